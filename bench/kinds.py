@@ -33,7 +33,9 @@ class Graph:
     def constant(self, values: Any) -> str:
         name = f"c{len(self.weights)}"
         values = np.asarray(values)
-        self.weights.append(numpy_helper.from_array(values.astype(np.float32) if values.dtype == np.float64 else values, name))
+        self.weights.append(
+            numpy_helper.from_array(values.astype(np.float32) if values.dtype == np.float64 else values, name)
+        )
         return name
 
     def weight(self, *shape: int, fan_in: Optional[int] = None) -> str:
@@ -47,8 +49,19 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), names, name, **attributes))
         return names[0] if outputs == 1 else names
 
-    def conv(self, x: str, c_in: int, c_out: int, kernel: int, stride: int = 1, dilation: int = 1, group: int = 1, dims: int = 2,
-             pad: Optional[int] = None, op: str = "Conv") -> str:
+    def conv(
+        self,
+        x: str,
+        c_in: int,
+        c_out: int,
+        kernel: int,
+        stride: int = 1,
+        dilation: int = 1,
+        group: int = 1,
+        dims: int = 2,
+        pad: Optional[int] = None,
+        op: str = "Conv",
+    ) -> str:
         shape = (c_out, c_in // group) if op == "Conv" else (c_in, c_out // group)
         w = self.weight(*shape, *[kernel] * dims, fan_in=c_in // group * kernel**dims)
         pads = [(kernel // 2 * dilation if pad is None else pad)] * 2 * dims
@@ -114,8 +127,12 @@ class Graph:
 
     def samples(self, count: int) -> Dict[str, np.ndarray]:
         random = np.random.default_rng(7)
-        return {name: random.integers(0, below, (count, *shape)) if below else random.standard_normal((count, *shape), np.float32)
-                for name, (shape, below) in self.inputs.items()}
+        return {
+            name: random.integers(0, below, (count, *shape))
+            if below
+            else random.standard_normal((count, *shape), np.float32)
+            for name, (shape, below) in self.inputs.items()
+        }
 
 
 def _relu(g: Graph, x: str) -> str:
@@ -154,7 +171,11 @@ def squeeze_excite(g: Graph) -> List[str]:
 def alexnet(g: Graph) -> List[str]:
     x = _relu(g, g.conv(g.input("x", (1, 3, 127, 127)), 3, 64, 11, 4))
     x = g.node("LRN", [x], size=5)
-    x = g.node("LRN", [_relu(g, g.conv(g.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2]), 64, 192, 5, group=2))], size=5)
+    x = g.node(
+        "LRN",
+        [_relu(g, g.conv(g.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2]), 64, 192, 5, group=2))],
+        size=5,
+    )
     x = g.node("MaxPool", [_relu(g, g.conv(x, 192, 256, 3))], kernel_shape=[3, 3], strides=[2, 2])
     return [g.dense(_relu(g, g.dense(g.node("Flatten", [x]), 256 * 7 * 7, 1024)), 1024, 100)]
 
@@ -339,7 +360,9 @@ def wave(g: Graph) -> List[str]:
 
 
 def resampled_sound(g: Graph) -> List[str]:
-    x = g.node("Resize", [g.input("x", (1, 2, 16384)), "", g.constant(np.array([1, 1, 1.5], np.float32))], mode="linear")
+    x = g.node(
+        "Resize", [g.input("x", (1, 2, 16384)), "", g.constant(np.array([1, 1, 1.5], np.float32))], mode="linear"
+    )
     for c in (2, 32, 32):
         x = g.node("Tanh", [g.conv(x, c, 32, 9, dims=1)])
     return [g.conv(x, 32, 1, 9, dims=1)]
@@ -348,10 +371,16 @@ def resampled_sound(g: Graph) -> List[str]:
 def loop(g: Graph) -> List[str]:
     x = g.dense(g.input("x", (1, 64, 256)), 256, 256)
     w = g.weight(256, 256, fan_in=400)
-    body = g.body("body", [("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("s", TensorProto.FLOAT, [1, 64, 256])],
-                  [("go_on", TensorProto.BOOL), ("t", TensorProto.FLOAT)],
-                  [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("MatMul", ["s", w], ["m"], "step"),
-                   helper.make_node("Tanh", ["m"], ["t"])])
+    body = g.body(
+        "body",
+        [("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("s", TensorProto.FLOAT, [1, 64, 256])],
+        [("go_on", TensorProto.BOOL), ("t", TensorProto.FLOAT)],
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]),
+            helper.make_node("MatMul", ["s", w], ["m"], "step"),
+            helper.make_node("Tanh", ["m"], ["t"]),
+        ],
+    )
     return [g.dense(g.node("Loop", [g.constant(np.int64(8)), g.constant(np.bool_(True)), x], body=body), 256, 64)]
 
 
@@ -359,8 +388,15 @@ def branch(g: Graph) -> List[str]:
     x = g.dense(g.input("x", (1, 128, 256)), 256, 256)
     condition = g.node("Greater", [g.node("ReduceMean", [x], keepdims=0), g.constant(np.float32(0))])
     weights = [g.weight(256, 256, fan_in=256), g.weight(256, 256, fan_in=256)]
-    bodies = [g.body(f"branch{i}", [], [(f"b{i}", TensorProto.FLOAT)], [helper.make_node("MatMul", [x, w], [f"b{i}"], f"product{i}")])
-              for i, w in enumerate(weights)]
+    bodies = [
+        g.body(
+            f"branch{i}",
+            [],
+            [(f"b{i}", TensorProto.FLOAT)],
+            [helper.make_node("MatMul", [x, w], [f"b{i}"], f"product{i}")],
+        )
+        for i, w in enumerate(weights)
+    ]
     y = g.node("If", [condition], then_branch=bodies[0], else_branch=bodies[1])
     return [g.dense(g.node("Gelu", [y]), 256, 64)]
 
@@ -409,11 +445,13 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("resnet18", None), Kind("mobilenetv2", None), *(
         Kind(make.__name__, make)
-        for make in (vgg, densenet, squeeze_excite, alexnet, unet, generator, super_resolution, segmentation, video, diffusion,
-                     detector, warp, encoder, decoder, long_text, vision_transformer, cross_attention, lstm, gru, unrolled, speech,
-                     spectrum, wave, resampled_sound, loop, branch, quantized_images, mlp, recommender, message_passing)
+        for make in (
+            vgg, densenet, squeeze_excite, alexnet, unet, generator, super_resolution, segmentation, video, diffusion,
+            detector, warp, encoder, decoder, long_text, vision_transformer, cross_attention, lstm, gru, unrolled,
+            speech, spectrum, wave, resampled_sound, loop, branch, quantized_images, mlp, recommender, message_passing,
+        )
     ),
-)
+)  # fmt: skip
 
 
 def make(kind: Kind, folder: pathlib.Path, count: int) -> Tuple[pathlib.Path, Dict[str, np.ndarray]]:
@@ -421,7 +459,9 @@ def make(kind: Kind, folder: pathlib.Path, count: int) -> Tuple[pathlib.Path, Di
     if kind.make is None:
         found = models.find(kind.name, folder)
         random = np.random.default_rng(7)
-        return found.path, {name: random.random((count, *value.shape), np.float32) for name, value in found.inputs.items()}
+        return found.path, {
+            name: random.random((count, *value.shape), np.float32) for name, value in found.inputs.items()
+        }
     graph = Graph(len(kind.name))
     path = folder / f"{kind.name}.onnx"
     graph.save(path, *kind.make(graph))

@@ -34,11 +34,15 @@ def onnxruntime(model: pathlib.Path, folder: pathlib.Path, values: Mapping[str, 
     """Peak in MB; None where it does not run the model."""
     one = save(folder / "one.npz", {name: value[0] for name, value in values.items()})
     script = pathlib.Path(__file__).parent / "peak.py"
-    _, _, status, text = peak_of.measure([sys.executable, str(script), "onnxruntime", str(model), one, "2"], str(folder))
+    _, _, status, text = peak_of.measure(
+        [sys.executable, str(script), "onnxruntime", str(model), one, "2"], str(folder)
+    )
     return float(text.split()[-1]) * 2**20 / MB if status == 0 else None
 
 
-def row_of(kind: kinds.Kind, program: pathlib.Path, folder: pathlib.Path, path: pathlib.Path, words: List[str]) -> Dict[str, Any]:
+def row_of(
+    kind: kinds.Kind, program: pathlib.Path, folder: pathlib.Path, path: pathlib.Path, words: List[str]
+) -> Dict[str, Any]:
     """The commands on one network, each once."""
     model, values = kinds.make(kind, path if kind.make is None else folder, SAMPLES + FRESH)
     peer = onnxruntime(model, folder, values)
@@ -46,8 +50,23 @@ def row_of(kind: kinds.Kind, program: pathlib.Path, folder: pathlib.Path, path: 
     fresh = save(folder / "fresh.npz", {name: value[SAMPLES:] for name, value in values.items()})
     commands = {
         "run": ["run", str(model), "--trt", "--load-inputs", given],
-        "search": ["precision", "search", str(model), "--fp16", "--load-inputs", given, "--metric", "rel-l2", "--threshold", "1e-3",
-                   "--max-trials", "12", "--save-answer", "answer.json", *words],
+        "search": [
+            "precision",
+            "search",
+            str(model),
+            "--fp16",
+            "--load-inputs",
+            given,
+            "--metric",
+            "rel-l2",
+            "--threshold",
+            "1e-3",
+            "--max-trials",
+            "12",
+            "--save-answer",
+            "answer.json",
+            *words,
+        ],
         "convert": ["convert", str(model), "--answer", "answer.json", "-o", "typed.onnx", "--no-python-checks"],
         "verify": ["verify", str(model), "--answer", "answer.json", "--load-inputs", fresh],
     }

@@ -35,10 +35,11 @@ def table() -> str:
         "hold such layers, and what ONNX Runtime does not have either (EfficientNMS_TRT, plugins) is refused by name;",
         "`--trt-outputs` with tensors ahead of it leaves it out.",
         "",
-        "Sequences are followed while a model is read: SequenceEmpty, SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength,",
-        "ConcatFromSequence and SplitToSequence become layers on tensors (Identity, Concat, Split, ...) where positions and lengths are",
-        "constants, and else are refused. An output that is a sequence or a map (ZipMap, at the end of scikit-learn exports) gives way to the",
-        "tensors that go into it; one of strings is left out.",
+        "Sequences are followed while a model is read: SequenceEmpty, SequenceConstruct, SequenceInsert,",
+        "SequenceErase, SequenceAt, SequenceLength, ConcatFromSequence and SplitToSequence become layers on tensors",
+        "(Identity, Concat, Split, ...) where positions and lengths are constants, and else are refused. An output",
+        "that is a sequence or a map (ZipMap, at the end of scikit-learn exports) gives way to the tensors in it;",
+        "one of strings is left out.",
     ]
     for domain in sorted({op[0] for op in known}):
         chosen = [op for op in known if op[0] == domain]

@@ -40,9 +40,16 @@ def is_written_for_float(schema: onnx.defs.OpSchema) -> bool:
         node.output[0]
         for node in schema.function_body.node
         if node.op_type == "Constant"
-        and any(a.name in ("value_float", "value_floats") or a.t.data_type == onnx.TensorProto.FLOAT for a in node.attribute)
+        and any(
+            a.name in ("value_float", "value_floats") or a.t.data_type == onnx.TensorProto.FLOAT for a in node.attribute
+        )
     }
-    return any(name in constants for node in schema.function_body.node if not node.op_type.startswith("Cast") for name in node.input)
+    return any(
+        name in constants
+        for node in schema.function_body.node
+        if not node.op_type.startswith("Cast")
+        for name in node.input
+    )
 
 
 def accepts(schema: onnx.defs.OpSchema, wanted: str) -> bool:

@@ -143,9 +143,9 @@ class Engine:
         """One inference: {output name: array}.
 
         inputs: {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
-        lists are converted. bfloat16 is that of ml_dtypes. Those of `defaults` may be among them, by name; the first run
-        that gives others than the runs before takes longer, since the engine is prepared for it. Raises ulpscope.Error
-        naming the input that does not fit.
+        lists are converted. bfloat16 is that of ml_dtypes. Those of `defaults` may be among them, by name; the first
+        run that gives others than the runs before takes longer, since the engine is prepared for it. Raises
+        ulpscope.Error naming the input that does not fit.
         """
         values = self._ordered(inputs)
         typed = [_typed(value, spec, self._where) for value, spec in zip(values, self._inputs)]

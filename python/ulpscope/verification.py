@@ -111,7 +111,8 @@ def verify(
                         origin, exact = runner, own
                     except Error as error:
                         _LOG.warning(
-                            "[verify] the model in float32 gives nothing to compare with on %s, so that its results are held against ulpscope's: %s",
+                            "[verify] the model in float32 gives nothing to compare with on %s, so that its results "
+                            "are held against ulpscope's: %s",
                             runner, error,
                         )  # fmt: skip
                 path = os.path.join(folder, "typed.onnx")

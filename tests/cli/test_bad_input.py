@@ -282,9 +282,15 @@ def test_a_file_size_limit(words, binary, tmp_path):
     environment = dict(os.environ)
     environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
     limit = 2000
-    process = subprocess.run([str(binary), *words, *([] if words[0] != "precision" else ["--metric", "rel-l2", "--threshold", "1e-2"])],
-                             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    process = subprocess.run(
+        [str(binary), *words, *([] if words[0] != "precision" else ["--metric", "rel-l2", "--threshold", "1e-2"])],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
     text = process.stdout + process.stderr
     assert process.returncode == 1 and "File too large" in text and "defect" not in text, (process.returncode, text)
     assert (tmp_path / "file").read_text() == "kept" or "journal" in text

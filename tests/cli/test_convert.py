@@ -270,23 +270,26 @@ def half_model():
     return model([helper.make_node("Relu", ["x"], ["y"], name="relu")], [info("x", [2], HALF)], [info("y", [2], HALF)])
 
 
-@pytest.mark.parametrize("words,text", [
-    (["--fp16", "--keep", "Ad"], "did you mean"),
-    (["--fp16", "--keep", "nothing*"], "expected a layer"),
-    (["--fp16", "--keep", "Add", "--lower", "A*"], "--keep and --lower both mean it"),
-    (["--fp16", "--keep", "Add", "--layer-precisions", "Add:float16"], "disagree"),
-    (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
-    (["--fp16", "--keep", "*"], "expected layers to lower"),
-    (["--keep", "Add"], "expected a type to lower"),
-    (["--print-commands"], "expected a type to lower"),
-    (["--fp16", "--calibration-cache", "c"], "expected --int8 too"),
-    (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
-    (["--fp16", "--io-types", "x:int8"], "expected a change between"),
-    (["--fp16", "--relax"], "expected a tolerance that the outputs must stay within"),
-    (["--fp16", "--relax", "--rtol", "0.1", "--lower", "Add"], "--relax and --lower contradict"),
-    (["--fp16", "--rtol", "0.1"], "expected --relax too"),
-    (["--fp16", "--save-answer", "a.json"], "expected --answer too"),
-])
+@pytest.mark.parametrize(
+    "words,text",
+    [
+        (["--fp16", "--keep", "Ad"], "did you mean"),
+        (["--fp16", "--keep", "nothing*"], "expected a layer"),
+        (["--fp16", "--keep", "Add", "--lower", "A*"], "--keep and --lower both mean it"),
+        (["--fp16", "--keep", "Add", "--layer-precisions", "Add:float16"], "disagree"),
+        (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
+        (["--fp16", "--keep", "*"], "expected layers to lower"),
+        (["--keep", "Add"], "expected a type to lower"),
+        (["--print-commands"], "expected a type to lower"),
+        (["--fp16", "--calibration-cache", "c"], "expected --int8 too"),
+        (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
+        (["--fp16", "--io-types", "x:int8"], "expected a change between"),
+        (["--fp16", "--relax"], "expected a tolerance that the outputs must stay within"),
+        (["--fp16", "--relax", "--rtol", "0.1", "--lower", "Add"], "--relax and --lower contradict"),
+        (["--fp16", "--rtol", "0.1"], "expected --relax too"),
+        (["--fp16", "--save-answer", "a.json"], "expected --answer too"),
+    ],
+)
 def test_mistakes(run, tmp_path, words, text):
     save(tmp_path, needs_constraints())
     outcome = run("convert", "m.onnx", *words, "-o", "t.onnx")
@@ -298,7 +301,16 @@ def test_a_layer_that_onnx_runtime_has_no_kernel_for(run, tmp_path):
     nodes = [helper.make_node("Exp", ["x"], ["e"], name="exp"),
              helper.make_node("ScatterElements", ["e", "i", "u"], ["y"], name="scatter", reduction="mul")]
     indices = numpy_helper.from_array(np.zeros((1, 2), np.int64), "i")
-    save(tmp_path, model(nodes, [info("x", [2, 2])], [info("y", [2, 2])], [indices, numpy_helper.from_array(np.full((1, 2), 0.5, np.float32), "u")], opset=18))
+    save(
+        tmp_path,
+        model(
+            nodes,
+            [info("x", [2, 2])],
+            [info("y", [2, 2])],
+            [indices, numpy_helper.from_array(np.full((1, 2), 0.5, np.float32), "u")],
+            opset=18,
+        ),
+    )
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
     assert outcome.code == 0 and "Not run in ONNX Runtime, which has no kernel for a layer" in outcome.text, outcome
     assert (tmp_path / "t.onnx").exists() and "ScatterElements" in outcome.text

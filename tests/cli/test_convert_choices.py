@@ -22,14 +22,20 @@ def test_what_is_kept_is_not_lowered(run, tmp_path):
 
 def test_lists_of_other_tools(run, tmp_path):
     """They name every node or operator: layers without a precision are a warning, what names nothing is an error."""
-    nodes = [helper.make_node("Constant", [], ["two"], name="two", value_float=2.0), helper.make_node("Mul", ["x", "two"], ["m"], name="mul"),
-             helper.make_node("Shape", ["m"], ["shape"], name="shape"), helper.make_node("Reshape", ["m", "shape"], ["r"], name="reshape"),
-             helper.make_node("Exp", ["r"], ["y"], name="exp")]
+    nodes = [
+        helper.make_node("Constant", [], ["two"], name="two", value_float=2.0),
+        helper.make_node("Mul", ["x", "two"], ["m"], name="mul"),
+        helper.make_node("Shape", ["m"], ["shape"], name="shape"),
+        helper.make_node("Reshape", ["m", "shape"], ["r"], name="reshape"),
+        helper.make_node("Exp", ["r"], ["y"], name="exp"),
+    ]
     save(tmp_path, model(nodes, [info("x", [3, 4])], [info("y", [3, 4])]))
     outcome = run("convert", "m.onnx", "--fp16", "--keep", "exp", "shape", "two", "Reshape", "s?ape", "-o", "t.onnx")
     assert_converted(outcome)
-    assert ("--keep: 4 name(s) have no effect: layers that have no float arithmetic, or only move values, have no precision of their own: "
-            "shape, two, Reshape, s?ape") in outcome.text, outcome
+    assert (
+        "--keep: 4 name(s) have no effect: layers that have no float arithmetic, or only move values, have no "
+        "precision of their own: shape, two, Reshape, s?ape"
+    ) in outcome.text, outcome
     metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
     assert metadata["ulpscope.kept_in_fp32"].split("\n") == ["exp"]
     assert_converted(run("convert", "m.onnx", "--fp16", "--lower", "mul", "reshape", "-o", "t.onnx"))
@@ -37,8 +43,10 @@ def test_lists_of_other_tools(run, tmp_path):
     assert unknown.code == 1 and "--keep 'exb'" in unknown.text and "did you mean 'exp'" in unknown.text, unknown
     nothing = run("convert", "m.onnx", "--fp16", "--lower", "reshape", "-o", "u.onnx")
     assert nothing.code == 1 and "expected layers to lower, got none" in nothing.text, nothing
-    searched = run("precision", "search", "m.onnx", "--fp16", "--keep", "shape", "exp", "--metric", "rel-l2", "--threshold", "0.1",
-                   "--objective", "smallest", "--no-journal", "--save-answer", "a.json")
+    searched = run(
+        "precision", "search", "m.onnx", "--fp16", "--keep", "shape", "exp", "--metric", "rel-l2", "--threshold",
+        "0.1", "--objective", "smallest", "--no-journal", "--save-answer", "a.json",
+    )  # fmt: skip
     assert searched.code == 0 and "--keep: 1 name(s) have no effect" in searched.text, searched
 
 

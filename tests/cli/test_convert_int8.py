@@ -46,12 +46,18 @@ def test_int8(run, tmp_path, name, types, fusion):
 
 @pytest.mark.parametrize("types", [["--int8"], ["--int8", "--fp16"]])
 def test_int8_ahead_of_a_product_whose_length_is_computed(run, tmp_path, types):
-    nodes = [helper.make_node("Slice", ["x", "zero", "length", "zero"], ["s"], name="cut"),
-             helper.make_node("Mul", ["s", "b"], ["m"], name="scale"), helper.make_node("MatMul", ["m", "w"], ["y"], name="product")]
+    nodes = [
+        helper.make_node("Slice", ["x", "zero", "length", "zero"], ["s"], name="cut"),
+        helper.make_node("Mul", ["s", "b"], ["m"], name="scale"),
+        helper.make_node("MatMul", ["m", "w"], ["y"], name="product"),
+    ]
     inputs = [info("x", [6, 5]), info("b", [5]), info("length", [1], TensorProto.INT64), info("w", [5, 7])]
     save(tmp_path, model(nodes, inputs, [info("y", ["n", 7])], [numpy_helper.from_array(np.array([0]), "zero")]))
     random = np.random.default_rng(1)
-    sample = {name: random.standard_normal(shape).astype(np.float32) for name, shape in (("x", (6, 5)), ("b", 5), ("w", (5, 7)))}
+    sample = {
+        name: random.standard_normal(shape).astype(np.float32)
+        for name, shape in (("x", (6, 5)), ("b", 5), ("w", (5, 7)))
+    }
     save_inputs(tmp_path / "i.json", [{**sample, "length": np.array([4])}])
     assert_converted(run("convert", "m.onnx", *types, "--lower", "scale", "-o", "t.onnx", "--load-inputs", "i.json"))
 
@@ -155,7 +161,6 @@ def test_real_models_in_int8(run, models, tmp_path, name, size, types, fusion):
     assert "ONNX Runtime" in outcome.text, outcome
     assert (tmp_path / "t.onnx").stat().st_size <= size * path.stat().st_size
     # What is lowered takes at most 0.30 of its bytes, its scales included.
-    before = {i.name: i for i in onnx.load(path).graph.initializer}
     graph = onnx.load(tmp_path / "t.onnx").graph
     constants = {i.name: i for i in graph.initializer}
     large = [n for n in graph.node if n.op_type == "DequantizeLinear" and n.input[0] in constants]

@@ -13,7 +13,9 @@ node = helper.make_node
 def normalization(x, y, channels, tag=""):
     """A BatchNormalization, and its parameters."""
     random = np.random.default_rng(1)
-    arrays = {name: random.uniform(0.5, 2, channels) if name in "sv" else random.standard_normal(channels) for name in "sbmv"}
+    arrays = {
+        name: random.uniform(0.5, 2, channels) if name in "sv" else random.standard_normal(channels) for name in "sbmv"
+    }
     weights = [numpy_helper.from_array(array.astype(np.float32), f"{name}{tag}") for name, array in arrays.items()]
     return node("BatchNormalization", [x, *(f"{name}{tag}" for name in "sbmv")], [y], name=f"norm{tag}"), weights
 
@@ -27,8 +29,15 @@ def test_behind_convolutions_of_every_rank(run, tmp_path, op, rank, cin, cout, g
     weights = np.random.default_rng(0).standard_normal([*shape, *[3] * rank]).astype(np.float32)
     norm, parameters = normalization("c", "y", cout)
     size = 8 if op == "ConvTranspose" else 4
-    save(tmp_path, model([node(op, ["x", "w"], ["c"], name="conv", group=group), norm], [info("x", [1, cin, *[6] * rank])],
-                         [info("y", [1, cout, *[size] * rank])], [numpy_helper.from_array(weights, "w"), *parameters]))
+    save(
+        tmp_path,
+        model(
+            [node(op, ["x", "w"], ["c"], name="conv", group=group), norm],
+            [info("x", [1, cin, *[6] * rank])],
+            [info("y", [1, cout, *[size] * rank])],
+            [numpy_helper.from_array(weights, "w"), *parameters],
+        ),
+    )
     for precision in ("--fp16", "--bf16"):
         assert_converted(run("convert", "m.onnx", precision, "-o", "t.onnx", "--fusion", fusion))
         kept = any(each.op_type == "BatchNormalization" for each in onnx.load(tmp_path / "t.onnx").graph.node)
@@ -38,7 +47,10 @@ def test_behind_convolutions_of_every_rank(run, tmp_path, op, rank, cin, cout, g
 def quantized(x, scale, values=None, axis=None):
     """QuantizeLinear and DequantizeLinear; of constants `values` per channel if there is an axis."""
     shape = () if axis is None else values.shape[axis]
-    constants = [numpy_helper.from_array(np.full(shape, scale, np.float32), f"{x}_s"), numpy_helper.from_array(np.zeros(shape, np.int8), f"{x}_z")]
+    constants = [
+        numpy_helper.from_array(np.full(shape, scale, np.float32), f"{x}_s"),
+        numpy_helper.from_array(np.zeros(shape, np.int8), f"{x}_z"),
+    ]
     if values is not None:
         constants.append(numpy_helper.from_array(values, x))
     axis = {} if axis is None else {"axis": axis}
@@ -49,7 +61,9 @@ def quantized(x, scale, values=None, axis=None):
 @pytest.mark.parametrize("precision", ["--fp16", "--bf16"])
 @pytest.mark.parametrize("quantized_weights,quantized_input", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_behind_convolutions_with_weights_that_are_quantized(run, tmp_path, seed, quantized_weights, quantized_input, precision):
+def test_behind_convolutions_with_weights_that_are_quantized(
+    run, tmp_path, seed, quantized_weights, quantized_input, precision
+):
     """As networks that were trained for int8 are exported. Integers in the file stay what they are; float weights, and
     those that only pass through integers, take the factors in."""
     random = np.random.default_rng(seed)
@@ -65,19 +79,31 @@ def test_behind_convolutions_with_weights_that_are_quantized(run, tmp_path, seed
             nodes, constants = [*nodes, *added], [*constants, *more]
         else:
             constants.append(numpy_helper.from_array(weights, name))
-        nodes.append(node("Conv", [x, f"{name}_d" if quantized_weights else name], [f"c{block}"], name=f"conv{block}", pads=[1] * 4))
+        nodes.append(
+            node(
+                "Conv",
+                [x, f"{name}_d" if quantized_weights else name],
+                [f"c{block}"],
+                name=f"conv{block}",
+                pads=[1] * 4,
+            )
+        )
         norm, parameters = normalization(f"c{block}", f"n{block}", 8, str(block))
         nodes.append(norm)
         constants += parameters
         x = f"n{block}"
     nodes.append(node("Relu", [x], ["y"], name="relu"))
-    save(tmp_path, model(nodes, [info("x", [2, 8, 6, 6])], [info("y", [2, 8, 6, 6])], constants, opset=19, ir_version=9))
+    save(
+        tmp_path, model(nodes, [info("x", [2, 8, 6, 6])], [info("y", [2, 8, 6, 6])], constants, opset=19, ir_version=9)
+    )
     assert_converted(run("convert", "m.onnx", precision, "-o", "t.onnx"))
     kept = sum(each.op_type == "BatchNormalization" for each in onnx.load(tmp_path / "t.onnx").graph.node)
     assert kept == (2 if quantized_weights and quantized_input else 0)
 
 
-@pytest.mark.parametrize("name,value", [("s", np.nan), ("s", np.inf), ("b", -np.inf), ("m", np.nan), ("v", np.inf), ("v", -1.0), ("v", 0.0)])
+@pytest.mark.parametrize(
+    "name,value", [("s", np.nan), ("s", np.inf), ("b", -np.inf), ("m", np.nan), ("v", np.inf), ("v", -1.0), ("v", 0.0)]
+)
 def test_parameters_that_are_no_numbers(run, tmp_path, name, value):
     """What they make is what they make in float32: the file has the same bits, and nothing is repaired."""
     norm, parameters = normalization("c", "y", 4)
@@ -86,9 +112,18 @@ def test_parameters_that_are_no_numbers(run, tmp_path, name, value):
     array[2] = value
     broken.CopyFrom(numpy_helper.from_array(array, name))
     weights = np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32)
-    save(tmp_path, model([node("Conv", ["x", "w"], ["c"], name="conv"), norm], [info("x", [1, 4, 6, 6])], [info("y", [1, 4, 4, 4])],
-                         [numpy_helper.from_array(weights, "w"), *parameters]))
+    save(
+        tmp_path,
+        model(
+            [node("Conv", ["x", "w"], ["c"], name="conv"), norm],
+            [info("x", [1, 4, 6, 6])],
+            [info("y", [1, 4, 4, 4])],
+            [numpy_helper.from_array(weights, "w"), *parameters],
+        ),
+    )
     for fusion in ("none", "full"):
         outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--fusion", fusion)
         assert outcome.code in (0, 4) and "equal in every bit" in outcome.text, outcome
-        assert (tmp_path / "t.onnx").exists() and TensorProto.FLOAT16 in {each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer}
+        assert (tmp_path / "t.onnx").exists() and TensorProto.FLOAT16 in {
+            each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer
+        }

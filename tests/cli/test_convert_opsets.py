@@ -1,4 +1,5 @@
-"""`ulpscope convert` and the versions of ONNX: opsets are raised as far as runtimes go, and what has no narrow form stays."""
+"""`ulpscope convert` and the versions of ONNX: opsets are raised as far as runtimes go, and no
+further; what lacks a narrow form stays."""
 
 import re
 
@@ -13,8 +14,14 @@ node = helper.make_node
 
 
 def behind_a_product(nodes, outputs, opset, constants=()):
-    return model([node("MatMul", ["x", "w"], ["t"], name="product"), *nodes], [info("x", [4, 8])], outputs, [values("w", 8, 8), *constants],
-                 opset=opset, ir_version=10)
+    return model(
+        [node("MatMul", ["x", "w"], ["t"], name="product"), *nodes],
+        [info("x", [4, 8])],
+        outputs,
+        [values("w", 8, 8), *constants],
+        opset=opset,
+        ir_version=10,
+    )
 
 
 def types_of(path):
@@ -31,11 +38,16 @@ def test_no_opset_is_raised_beyond_runtimes(run, tmp_path, precision):
     outcome = run("convert", "m.onnx", precision, "-o", "t.onnx")
     assert_converted(outcome)
     type_name = {"--fp16": "float16", "--bf16": "bfloat16"}[precision]
-    assert (f"1 layer(s) stay in higher precision, since ONNX has no {type_name} Celu at opset 18 (it has one since opset 28, which TensorRT "
-            "and ONNX Runtime do not load): celu") in outcome.text, outcome
+    assert (
+        f"1 layer(s) stay in higher precision, since ONNX has no {type_name} Celu at opset 18 (it has one since "
+        "opset 28, which TensorRT and ONNX Runtime do not load): celu"
+    ) in outcome.text, outcome
     assert onnx.load(tmp_path / "t.onnx").opset_import[0].version == 18
     assert types_of(tmp_path / "t.onnx")["celu"] == onnx.TensorProto.FLOAT
-    assert types_of(tmp_path / "t.onnx")["product"] == {"--fp16": onnx.TensorProto.FLOAT16, "--bf16": onnx.TensorProto.BFLOAT16}[precision]
+    assert (
+        types_of(tmp_path / "t.onnx")["product"]
+        == {"--fp16": onnx.TensorProto.FLOAT16, "--bf16": onnx.TensorProto.BFLOAT16}[precision]
+    )
 
 
 def test_a_newer_opset_of_the_model_is_used(run, tmp_path):
@@ -61,7 +73,12 @@ def test_what_selects_among_values_needs_no_narrow_type(run, tmp_path):
 
 def test_functions_that_are_written_for_float_stay(run, tmp_path):
     """The definition of MeanVarianceNormalization has constants in float, with which float16 does not go."""
-    save(tmp_path, behind_a_product([node("MeanVarianceNormalization", ["t"], ["y"], name="mvn", axes=[1])], [info("y", [4, 8])], 13))
+    save(
+        tmp_path,
+        behind_a_product(
+            [node("MeanVarianceNormalization", ["t"], ["y"], name="mvn", axes=[1])], [info("y", [4, 8])], 13
+        ),
+    )
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
     assert_converted(outcome)
     assert ("ONNX defines MeanVarianceNormalization at opset 13 by a function with constants in float32, which onnx.checker refuses "
@@ -70,8 +87,12 @@ def test_functions_that_are_written_for_float_stay(run, tmp_path):
 
 def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path):
     """onnx 1.23 refuses MeanVarianceNormalization without axes, which ONNX defines."""
-    broken = model([node("Mul", ["x", "x"], ["t"], name="square"), node("MeanVarianceNormalization", ["t"], ["y"], name="mvn")],
-                   [info("x", [2, 3, 4, 4])], [info("y", [2, 3, 4, 4])], opset=13)
+    broken = model(
+        [node("Mul", ["x", "x"], ["t"], name="square"), node("MeanVarianceNormalization", ["t"], ["y"], name="mvn")],
+        [info("x", [2, 3, 4, 4])],
+        [info("y", [2, 3, 4, 4])],
+        opset=13,
+    )
     onnx.save(broken, tmp_path / "m.onnx")
     try:
         onnx.checker.check_model(broken, full_check=True)
@@ -80,5 +101,7 @@ def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path):
     else:
         pytest.skip("this version of onnx takes it")
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
-    assert outcome.code == 0 and "Not checked by onnx.checker, which refuses the model itself, too" in outcome.text, outcome
+    assert outcome.code == 0 and "Not checked by onnx.checker, which refuses the model itself, too" in outcome.text, (
+        outcome
+    )
     assert "equal in every bit" in outcome.text and (tmp_path / "t.onnx").exists()

@@ -172,8 +172,14 @@ def meanwhile(binary, words, folder, change, script=DATA, option="--data-loader-
     gate.mkdir()
     (gate / "gate.py").write_text(script)
     environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
-    process = subprocess.Popen([str(binary), *map(str, words), option, "gate/gate.py"], cwd=folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, env=environment)
+    process = subprocess.Popen(
+        [str(binary), *map(str, words), option, "gate/gate.py"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
     while not (gate / "reached").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
@@ -242,7 +248,10 @@ def test_an_answer_is_of_the_files_that_were_read(binary, run, tmp_path, name, c
     """A search goes on with what it has mapped; the answer has the hashes of that, and says so."""
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
-    words = ["precision", "search", "model.onnx", "--fp16", "--metric", "rel-l2", "--threshold", "1", "--objective", "smallest"]
+    words = [
+        "precision", "search", "model.onnx", "--fp16", "--metric", "rel-l2", "--threshold", "1", "--objective",
+        "smallest",
+    ]  # fmt: skip
     assert run(*words, "--save-answer", "before.json").code == 0
     status, output = meanwhile(binary, [*words, "--save-answer", "after.json"], tmp_path,
                                lambda: take_away(tmp_path / name, change))
@@ -271,10 +280,13 @@ def test_a_search_goes_on_when_the_time_of_its_files_is_set(binary, tmp_path):
     """Their bytes are the same: by the hashes that the answer has."""
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
-    words = ["precision", "search", "model.onnx", "--fp16", "--threshold", "1e-7", "--objective", "smallest", "--no-hold-out",
-             "--journal", "j.jsonl", "--save-answer", "a.json"]
-    status, output = meanwhile(binary, words, tmp_path, lambda: [os.utime(each) for each in (path, f"{path}.data")], METRIC,
-                               "--metric-script")
+    words = [
+        "precision", "search", "model.onnx", "--fp16", "--threshold", "1e-7", "--objective", "smallest",
+        "--no-hold-out", "--journal", "j.jsonl", "--save-answer", "a.json",
+    ]  # fmt: skip
+    status, output = meanwhile(
+        binary, words, tmp_path, lambda: [os.utime(each) for each in (path, f"{path}.data")], METRIC, "--metric-script"
+    )
     assert status == 0, output
 
 

@@ -16,7 +16,9 @@ def any_rank(tmp_path):
     """y = Relu(x), x of any rank."""
     infos = [helper.make_tensor_value_info(name, FLOAT, None) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="Relu")], "any", infos[:1], infos[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "any.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "any.onnx"
+    )
     return "any.onnx"
 
 
@@ -26,7 +28,9 @@ def scaled(tmp_path):
     infos = [helper.make_tensor_value_info(name, FLOAT, [2]) for name in ("x", "w", "y")]
     graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"], name="Mul")], "scaled", infos[:2], infos[2:],
                               [numpy_helper.from_array(np.float32([2, 3]), "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "scaled.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "scaled.onnx"
+    )
     return "scaled.onnx"
 
 
@@ -40,14 +44,20 @@ def test_any_rank_with_shapes(run, any_rank, shape):
     outcome = run("run", any_rank, "--trt", "--onnxrt", "--input-shapes", f"x:{shape}")
     assert outcome.code == 0 and "Cannot use provided custom shape" not in outcome.text, outcome
     said = str(tuple(json.loads(shape)))
-    assert outcome.out.count(f"{{x [dtype=float32, shape={said}]}}") == 2 and f"'y' (dtype=float32, shape={said})" in outcome.out
+    assert (
+        outcome.out.count(f"{{x [dtype=float32, shape={said}]}}") == 2
+        and f"'y' (dtype=float32, shape={said})" in outcome.out
+    )
 
 
 @pytest.mark.parametrize("runner", ["--trt", "--onnxrt", "--pluginref"])
 @pytest.mark.parametrize("given", [[], ["--input-shapes", "x:[-1,2]"], ["--input-shapes", "z:[1,2]"]])
 def test_a_shape_that_is_needed_is_asked_for(run, any_rank, runner, given):
     outcome = run("run", any_rank, runner, *given)
-    assert outcome.code == 1 and "[inputs] input 'x': expected a shape, since the model gives not even its rank" in outcome.text
+    assert (
+        outcome.code == 1
+        and "[inputs] input 'x': expected a shape, since the model gives not even its rank" in outcome.text
+    )
     assert '--input-shapes "x:[1,3,224,224]", or --load-inputs FILE' in outcome.text, outcome
 
 
@@ -62,7 +72,10 @@ def test_a_profile_gives_the_rank(run, any_rank):
     outcome = run("run", any_rank, "--trt", "--onnxrt", *profile)
     assert outcome.code == 0 and "{x [dtype=float32, shape=(2, 3)]}" in outcome.out, outcome
     refused = run("run", any_rank, "--trt", *profile, "--input-shapes", "x:[2,3,1]")
-    assert refused.code == 1 and "expected the shape between the minimum and maximum of a profile, got (2, 3, 1)" in refused.text
+    assert (
+        refused.code == 1
+        and "expected the shape between the minimum and maximum of a profile, got (2, 3, 1)" in refused.text
+    )
 
 
 def test_all_the_way_from_an_input_of_any_rank(run, any_rank, tmp_path):
@@ -110,8 +123,12 @@ def test_initializers_are_given_by_scripts(run, scaled, tmp_path):
     (tmp_path / "data.py").write_text(
         "import numpy as np\n\n\ndef load_data():\n    for i in range(3):\n"
         "        yield {'x': np.ones(2, np.float32), 'w': np.full(2, i, np.float32)}\n")
-    outcome = run("run", scaled, "--trt", "--fp16", "--onnxrt", "--data-loader-script", "data.py", "--save-inputs", "in.json")
-    assert outcome.code == 0 and "w [dtype=float32, shape=(2,)]" in outcome.out and "3/3 iterations" in outcome.out, outcome
+    outcome = run(
+        "run", scaled, "--trt", "--fp16", "--onnxrt", "--data-loader-script", "data.py", "--save-inputs", "in.json"
+    )
+    assert outcome.code == 0 and "w [dtype=float32, shape=(2,)]" in outcome.out and "3/3 iterations" in outcome.out, (
+        outcome
+    )
     assert run("run", scaled, "--trt", "--load-inputs", "in.json").code == 0
 
 
@@ -119,7 +136,9 @@ def test_what_is_given_has_to_fit(run, scaled, tmp_path):
     samples = inputs_file(tmp_path / "samples.json", {"x": [1, 10], "w": [5, 6, 7]})
     for runner in ("--trt", "--onnxrt"):
         outcome = run("run", scaled, runner, "--load-inputs", samples)
-        assert outcome.code == 1 and "Input tensor: w | Cannot reuse input data due to mismatch in shape" in outcome.text, outcome
+        assert (
+            outcome.code == 1 and "Input tensor: w | Cannot reuse input data due to mismatch in shape" in outcome.text
+        ), outcome
 
 
 def test_generated_data_leaves_initializers_alone(run, scaled):

@@ -6,8 +6,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-MARKS = ("Comparing Output:", "Tolerance:", "Minimum Required Tolerance:", "Absolute Difference |", "Relative Difference |",
-         "| Stats:", "PASSED |", "FAILED |", "Iteration:", "Error Metrics:", "Accuracy Comparison |", "Validating output:")
+MARKS = (
+    "Comparing Output:", "Tolerance:", "Minimum Required Tolerance:", "Absolute Difference |",
+    "Relative Difference |", "| Stats:", "PASSED |", "FAILED |", "Iteration:", "Error Metrics:",
+    "Accuracy Comparison |", "Validating output:",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -29,7 +32,9 @@ def lines_of(text):
     for line in text.splitlines():
         if not any(mark in line for mark in MARKS) or "Runtime:" in line:
             continue
-        lines.append(re.sub(r"^(\[.\]) *", r"\1 ", line).replace("simple | ", "").replace("| Iteration 0 ", "").rstrip())
+        lines.append(
+            re.sub(r"^(\[.\]) *", r"\1 ", line).replace("simple | ", "").replace("| Iteration 0 ", "").rstrip()
+        )
     return sorted(lines)
 
 
@@ -38,7 +43,9 @@ def lines_of(text):
 def test_every_iteration_in_full(run, polygraphy, two_outputs, level, seed):
     """Passing iterations and failing ones, on every level."""
     assert run("run", two_outputs, "--onnxrt", "--iterations", "5", "--save-outputs", "golden.json").code == 0
-    words = ["run", two_outputs, "--onnxrt", "--iterations", "5", "--seed", seed, "--load-outputs", "golden.json", *level]
+    words = [
+        "run", two_outputs, "--onnxrt", "--iterations", "5", "--seed", seed, "--load-outputs", "golden.json", *level,
+    ]  # fmt: skip
     ours, theirs = run(*words), polygraphy(*words)
     assert ours.code == theirs.code == int(seed == "2"), (ours, theirs)
     if level != ["-qqq"] or seed == "2":
@@ -58,7 +65,10 @@ def test_validation(run, polygraphy, two_outputs, level):
     ours, theirs = run(*words), polygraphy(*words)
     assert ours.code == theirs.code == 0
     assert ours.out.count("[I]     PASSED | Output Validation") == 1  # newer ones leave it out
-    ours, theirs = ([line for line in lines_of(each.out) if "alid" in line and "Output Validation" not in line] for each in (ours, theirs))
+    ours, theirs = (
+        [line for line in lines_of(each.out) if "alid" in line and "Output Validation" not in line]
+        for each in (ours, theirs)
+    )
     assert ours == theirs and len(ours) == {"": 8, "-q": 8, "-qq": 4}["".join(level)]
 
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from browser import Browser, find_browser
 from cli_support import encode_array
@@ -152,13 +152,18 @@ def test_a_click_on_a_trial_shows_its_set_and_the_command(version, answer, opene
     index = int(browser.evaluate("document.querySelector('#trials .panel h3').textContent").split()[1])
     assert browser.evaluate("document.querySelector('#trials .panel code').textContent").endswith(f"--answer shown.json -o needs_constraints.trial.onnx --trial {index}")
     # By number, too; all of the set is there.
-    for index in (index, wanted, 59):
-        browser.evaluate(f"(() => {{ const i = document.querySelector('#trials .panel input'); i.value = {index}; i.dispatchEvent(new Event('change')); }})()")
+    for number in (index, wanted, 59):
+        browser.evaluate(
+            "(() => { const i = document.querySelector('#trials .panel input');"
+            f" i.value = {number}; i.dispatchEvent(new Event('change')); }})()"
+        )
         listed = browser.evaluate("[...document.querySelectorAll('[data-set=\"All of its layers\"] li')].map((e) => e.textContent)")
-        raised = [f"{name} {precision}" for name, precision in trials[index]["raised"]]
+        raised = [f"{name} {precision}" for name, precision in trials[number]["raised"]]
         assert sorted(listed) == sorted(raised)[:100] if len(raised) <= 100 else len(listed) == 100
         count = browser.evaluate("document.querySelector('[data-set=\"Only in the answer\"] summary').textContent")
-        moved = {layer["name"] for layer in answer["layers"] if layer["reason"]["kind"] != "requested"} - {name for name, _ in trials[index]["raised"]}
+        moved = {layer["name"] for layer in answer["layers"] if layer["reason"]["kind"] != "requested"} - {
+            name for name, _ in trials[number]["raised"]
+        }
         assert count == f"Only in the answer ({len(moved)})"
 
 
@@ -223,7 +228,7 @@ def test_graph_of_the_neighborhood(answer, opened, browser):
     opened(answer)
     inputs = answer["network"]["inputs"]
     center = answer["names"].index(answer["layers"][4]["name"])
-    browser.evaluate(f"[...document.querySelectorAll('#layers tbody .more')][4].click()")
+    browser.evaluate("[...document.querySelectorAll('#layers tbody .more')][4].click()")
 
     def expected(steps):
         found = set()
@@ -431,7 +436,8 @@ def test_copies_a_command(answer, opened, browser):
     opened(answer)
     said = """new Promise((done) => {
         const button = document.querySelector('.command .copy'), before = button.textContent;
-        new MutationObserver(() => done(button.textContent)).observe(button, {childList: true, characterData: true, subtree: true});
+        const everything = {childList: true, characterData: true, subtree: true};
+        new MutationObserver(() => done(button.textContent)).observe(button, everything);
         button.click();
     })"""
     assert browser.evaluate(said) in ("Copied", "Press Ctrl-C")

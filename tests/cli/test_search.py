@@ -341,7 +341,11 @@ def test_metric_scripts(search, tmp_path):
     base = ["--fp16", "--objective", "smallest", "--fusion", "none", "--threshold", "0.01"]
     assert search("--metric-script", "m.py:good", base=base).code == 0
     assert [layer["name"] for layer in answer_of(tmp_path)["layers"]] == ["Add", "Sub"]
-    for function, message, limit in (("raises", "no such class", "600"), ("nan", "NaN", "600"), ("hangs", "limit", "2")):
+    for function, message, limit in (
+        ("raises", "no such class", "600"),
+        ("nan", "NaN", "600"),
+        ("hangs", "limit", "2"),
+    ):
         outcome = search("--metric-script", f"m.py:{function}", "--python-time-limit", limit, base=base)
         assert outcome.code == 1, outcome
         assert message.lower() in outcome.err.lower(), outcome

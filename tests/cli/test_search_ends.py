@@ -49,7 +49,9 @@ class Search:
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         if at:
             environment["ULPSCOPE_SIGNAL_AT"] = f"{int(at[0])}:{at[1]}:{at[2]}"
-        done = subprocess.run([*self.words, *more], cwd=self.folder, env=environment, text=True, capture_output=True, check=False)
+        done = subprocess.run(
+            [*self.words, *more], cwd=self.folder, env=environment, text=True, capture_output=True, check=False
+        )
         return done.returncode, done.stdout + done.stderr
 
 
@@ -87,15 +89,32 @@ def whole(search):
 
 
 #: How often a stage has reported, and which, in the order of a search.
-POINTS = [(1, "computing golden outputs"), (4, "computing golden outputs"), (1, "repairing constants"), (8, "repairing constants"),
-          (5, "looking for regions to scale"), (1, "equalizing channels"), (1, "trying the lowest precisions everywhere"), (1, "predicting"),
-          (5, "predicting"), (1, "searching"), (8, "searching"), (1, "checking held-out samples"), (3, "checking held-out samples"),
-          (1, "shrinking"), (20, "shrinking"), (1, "weighing repairs"), (3, "weighing repairs"), (1, "checking untouched samples"),
-          (1, "checking the sets of other objectives")]
+POINTS = [
+    (1, "computing golden outputs"),
+    (4, "computing golden outputs"),
+    (1, "repairing constants"),
+    (8, "repairing constants"),
+    (5, "looking for regions to scale"),
+    (1, "equalizing channels"),
+    (1, "trying the lowest precisions everywhere"),
+    (1, "predicting"),
+    (5, "predicting"),
+    (1, "searching"),
+    (8, "searching"),
+    (1, "checking held-out samples"),
+    (3, "checking held-out samples"),
+    (1, "shrinking"),
+    (20, "shrinking"),
+    (1, "weighing repairs"),
+    (3, "weighing repairs"),
+    (1, "checking untouched samples"),
+    (1, "checking the sets of other objectives"),
+]
 
 
 def killed_at(search, expected, count, points):
-    """Kills the search at each of these points in turn, as it goes on, then lets it end; returns how often it was killed."""
+    """Kills the search at each of these points in turn, as it goes on, then lets it end; returns how often it was
+    killed."""
     search.clean()
     killed = 0
     for attempt, point in enumerate(points):
@@ -204,8 +223,10 @@ class Chain(Search):
         onnx.save(chain(), folder / "chain.onnx")
         (folder / "metric.py").write_text(SCRIPT)
         self.folder, self.name, self.mode = folder, "chain", "fp16"
-        self.words = [str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script", "metric.py",
-                      "--threshold", "0.2", "--shrink"]
+        self.words = [
+            str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script",
+            "metric.py", "--threshold", "0.2", "--shrink",
+        ]  # fmt: skip
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ PROGRAM = 60 * MB
 
 def peak(binary, words, folder):
     """Bytes, and what the program said. What would take all memory of the machine ends instead."""
-    used, _, status, text = peak_of.measure(["/usr/bin/prlimit", "--as=8000000000", str(binary), *map(str, words)], folder)
+    used, _, status, text = peak_of.measure(
+        ["/usr/bin/prlimit", "--as=8000000000", str(binary), *map(str, words)], folder
+    )
     return used, status, text
 
 
@@ -34,8 +36,10 @@ def save(folder, nodes, weights, shape):
 
 
 def search(model, *more):
-    return ["precision", "search", model, "--fp16", "--load-inputs", "x.npz", "--metric", "rel-l2", "--save-answer", "answer.json",
-            *more]
+    return [
+        "precision", "search", model, "--fp16", "--load-inputs", "x.npz", "--metric", "rel-l2", "--save-answer",
+        "answer.json", *more,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("what,samples", [("reflect", 64000), ("edge", 64000), ("wrap", 64000), ("resize", 16384)])
@@ -84,13 +88,17 @@ def deep(binary, tmp_path_factory):
 
 
 def found(answer):
-    return [answer[key] for key in ("layers", "sensitivities", "message")], [(t["kind"], t["raised"], t["used"]) for t in answer["trials"]]
+    return [answer[key] for key in ("layers", "sensitivities", "message")], [
+        (t["kind"], t["raised"], t["used"]) for t in answer["trials"]
+    ]
 
 
 def test_a_search_that_takes_much_more_than_a_run_says_why(deep):
     _, _, run, used, said, _ = deep
     assert used > 4 * run + 300 * MB, (used / MB, run / MB)
-    assert re.search(r"\[memory\] the search took up to .*, where one run takes about .* while predicting \(values, errors", said), said
+    assert re.search(
+        r"\[memory\] the search took up to .*, where one run takes about .* while predicting \(values, errors", said
+    ), said
     assert "--memory-limit BYTES makes it less" in said
 
 
@@ -113,10 +121,16 @@ def test_a_limit_holds_or_says_why_not(binary, deep, limit):
 
 def test_a_run_says_what_a_limit_is_too_small_for(binary, deep):
     folder = deep[0]
-    _, status, said = peak(binary, ["run", "model.onnx", "--trt", "--load-inputs", "x.npz", "--memory-limit", "5M"], folder)
+    _, status, said = peak(
+        binary, ["run", "model.onnx", "--trt", "--load-inputs", "x.npz", "--memory-limit", "5M"], folder
+    )
     assert status == 0, said
     ahead, after = re.findall(r"\[memory\] --memory-limit 5.0 MiB: ([^\n]*)", said)
-    assert re.match(r"inputs, activations and outputs of one run take [\d.]+ MiB; a limit of [\d.]+ MiB or more can be kept", ahead)
+    assert re.match(
+        r"inputs, activations and outputs of one run take [\d.]+ MiB; a limit of [\d.]+ MiB or more can be kept", ahead
+    )
     assert re.match(r"the inputs and outputs of all iterations, and what a run holds, took [\d.]+ MiB", after)
-    _, _, said = peak(binary, ["run", "model.onnx", "--trt", "--load-inputs", "x.npz", "--memory-limit", "500M"], folder)
+    _, _, said = peak(
+        binary, ["run", "model.onnx", "--trt", "--load-inputs", "x.npz", "--memory-limit", "500M"], folder
+    )
     assert "[memory]" not in said, said

@@ -1,4 +1,6 @@
-"""Sequences of tensors, and maps at the end of exports of scikit-learn: what goes into them is run, compared and converted."""
+"""Sequences of tensors, and maps at the end of exports of scikit-learn: what goes into them is run, compared and
+converted."""
+
 import json
 
 import numpy as np
@@ -25,44 +27,97 @@ def classifier(labels=(0, 1, 2)):
     are_words = isinstance(labels[0], str)
     classes = {"classlabels_strings" if are_words else "classlabels_ints": list(labels)}
     random = np.random.RandomState(0)
-    nodes = [helper.make_node("Scaler", ["x"], ["variable"], "Scaler", domain="ai.onnx.ml", offset=[5.8, 3.0, 3.7, 1.2], scale=[1.2, 2.3, 0.6, 1.3]),
-             helper.make_node("LinearClassifier", ["variable"], ["label", "raw"], "LinearClassifier", domain="ai.onnx.ml", post_transform="SOFTMAX",
-                              coefficients=random.standard_normal(12).tolist(), intercepts=[0.1, -0.2, 0.3], multi_class=1, **classes),
-             helper.make_node("Normalizer", ["raw"], ["probabilities"], "Normalizer", domain="ai.onnx.ml", norm="L1"),
-             helper.make_node("ZipMap", ["probabilities"], ["output_probability"], "ZipMap", domain="ai.onnx.ml",
-                              **({"classlabels_strings": list(labels)} if are_words else {"classlabels_int64s": list(labels)}))]
+    nodes = [
+        helper.make_node(
+            "Scaler",
+            ["x"],
+            ["variable"],
+            "Scaler",
+            domain="ai.onnx.ml",
+            offset=[5.8, 3.0, 3.7, 1.2],
+            scale=[1.2, 2.3, 0.6, 1.3],
+        ),
+        helper.make_node(
+            "LinearClassifier",
+            ["variable"],
+            ["label", "raw"],
+            "LinearClassifier",
+            domain="ai.onnx.ml",
+            post_transform="SOFTMAX",
+            coefficients=random.standard_normal(12).tolist(),
+            intercepts=[0.1, -0.2, 0.3],
+            multi_class=1,
+            **classes,
+        ),
+        helper.make_node("Normalizer", ["raw"], ["probabilities"], "Normalizer", domain="ai.onnx.ml", norm="L1"),
+        helper.make_node(
+            "ZipMap",
+            ["probabilities"],
+            ["output_probability"],
+            "ZipMap",
+            domain="ai.onnx.ml",
+            **({"classlabels_strings": list(labels)} if are_words else {"classlabels_int64s": list(labels)}),
+        ),
+    ]
     key = TensorProto.STRING if are_words else TensorProto.INT64
-    maps = helper.make_value_info("output_probability", helper.make_sequence_type_proto(helper.make_map_type_proto(key, helper.make_tensor_type_proto(FLOAT, []))))
+    maps = helper.make_value_info(
+        "output_probability",
+        helper.make_sequence_type_proto(helper.make_map_type_proto(key, helper.make_tensor_type_proto(FLOAT, []))),
+    )
     return model(nodes, [info("x", [None, 4])], [info("label", [None], key), maps], extra_opsets=[ML], opset=15)
 
 
 def network_with_zipmap():
     """A network of our own operators whose probabilities end in a ZipMap."""
-    nodes = [helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], "Gemm"), helper.make_node("Relu", ["h"], ["r"], "Relu"),
-             helper.make_node("MatMul", ["r", "w2"], ["scores"], "MatMul"), helper.make_node("Softmax", ["scores"], ["probabilities"], "Softmax"),
-             helper.make_node("ArgMax", ["scores"], ["label"], "ArgMax", axis=1, keepdims=0),
-             helper.make_node("ZipMap", ["probabilities"], ["output_probability"], "ZipMap", domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])]
-    maps = helper.make_value_info("output_probability",
-                                  helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, []))))
-    return model(nodes, [info("x", [5, 4])], [info("label", [5], TensorProto.INT64), maps], [values("w1", 4, 16), values("b1", 16), values("w2", 16, 3)],
-                 extra_opsets=[ML])
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], "Gemm"),
+        helper.make_node("Relu", ["h"], ["r"], "Relu"),
+        helper.make_node("MatMul", ["r", "w2"], ["scores"], "MatMul"),
+        helper.make_node("Softmax", ["scores"], ["probabilities"], "Softmax"),
+        helper.make_node("ArgMax", ["scores"], ["label"], "ArgMax", axis=1, keepdims=0),
+        helper.make_node(
+            "ZipMap",
+            ["probabilities"],
+            ["output_probability"],
+            "ZipMap",
+            domain="ai.onnx.ml",
+            classlabels_int64s=[0, 1, 2],
+        ),
+    ]
+    maps = helper.make_value_info(
+        "output_probability",
+        helper.make_sequence_type_proto(
+            helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, []))
+        ),
+    )
+    return model(
+        nodes,
+        [info("x", [5, 4])],
+        [info("label", [5], TensorProto.INT64), maps],
+        [values("w1", 4, 16), values("b1", 16), values("w2", 16, 3)],
+        extra_opsets=[ML],
+    )
 
 
 def inside(opset=17):
     """Sequences between layers: made, added to, shortened, read, counted and joined."""
-    nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=0) if opset < 18 else helper.make_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
-             helper.make_node("MatMul", ["a", "w"], ["aw"], "product"),
-             helper.make_node("SequenceConstruct", ["aw", "b"], ["s0"], "construct"),
-             helper.make_node("SequenceInsert", ["s0", "a", "first"], ["s1"], "insert"),
-             helper.make_node("SequenceInsert", ["s1", "b"], ["s2"], "append"),
-             helper.make_node("SequenceErase", ["s2", "last"], ["s3"], "erase"),
-             helper.make_node("SequenceAt", ["s3", "last"], ["picked"], "at"),
-             helper.make_node("SequenceLength", ["s3"], ["length"], "length"),
-             helper.make_node("Cast", ["length"], ["count"], "count", to=FLOAT),
-             helper.make_node("ConcatFromSequence", ["s3"], ["joined"], "join", axis=1),
-             helper.make_node("ConcatFromSequence", ["s3"], ["stacked"], "stack", axis=-1, new_axis=1),
-             helper.make_node("Mul", ["joined", "count"], ["y"], "scale"),
-             helper.make_node("Tanh", ["picked"], ["z"], "tanh")]
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b"], axis=0)
+        if opset < 18
+        else helper.make_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
+        helper.make_node("MatMul", ["a", "w"], ["aw"], "product"),
+        helper.make_node("SequenceConstruct", ["aw", "b"], ["s0"], "construct"),
+        helper.make_node("SequenceInsert", ["s0", "a", "first"], ["s1"], "insert"),
+        helper.make_node("SequenceInsert", ["s1", "b"], ["s2"], "append"),
+        helper.make_node("SequenceErase", ["s2", "last"], ["s3"], "erase"),
+        helper.make_node("SequenceAt", ["s3", "last"], ["picked"], "at"),
+        helper.make_node("SequenceLength", ["s3"], ["length"], "length"),
+        helper.make_node("Cast", ["length"], ["count"], "count", to=FLOAT),
+        helper.make_node("ConcatFromSequence", ["s3"], ["joined"], "join", axis=1),
+        helper.make_node("ConcatFromSequence", ["s3"], ["stacked"], "stack", axis=-1, new_axis=1),
+        helper.make_node("Mul", ["joined", "count"], ["y"], "scale"),
+        helper.make_node("Tanh", ["picked"], ["z"], "tanh"),
+    ]
     return model(nodes, [info("x", [4, 4])], [info("y", [2, 12]), info("z", [2, 4]), info("stacked", [2, 4, 3])],
                  [values("w", 4, 4), integer("first", 0), integer("last", -1)], opset=opset)
 
@@ -73,7 +128,13 @@ def parts(opset=17, keepdims=1, lengths=None):
     nodes = [helper.make_node("SplitToSequence", inputs, ["s"], "split", axis=1, keepdims=keepdims),
              helper.make_node("SequenceAt", ["s", "second"], ["b"], "at"), helper.make_node("Exp", ["b"], ["y"], "exp")]
     weights = [integer("second", 1)] + ([integer("lengths", lengths)] if lengths is not None else [])
-    return model(nodes, [info("x", [3, 5])], [info("y", [3, None] if keepdims or lengths is not None else [3])], weights, opset=opset)
+    return model(
+        nodes,
+        [info("x", [3, 5])],
+        [info("y", [3, None] if keepdims or lengths is not None else [3])],
+        weights,
+        opset=opset,
+    )
 
 
 def handed_out():
@@ -88,11 +149,21 @@ def outputs_of(path, iteration=0):
     return {name: [out["outputs"] for out in each] for name, each in results}
 
 
-@pytest.mark.parametrize("made, tensors", [(classifier, {"label", "probabilities"}), (lambda: classifier(("no", "maybe", "yes")), {"probabilities"}),
-                                           (network_with_zipmap, {"label", "probabilities"}), (handed_out, {"a", "b"})])
+@pytest.mark.parametrize(
+    "made, tensors",
+    [
+        (classifier, {"label", "probabilities"}),
+        (lambda: classifier(("no", "maybe", "yes")), {"probabilities"}),
+        (network_with_zipmap, {"label", "probabilities"}),
+        (handed_out, {"a", "b"}),
+    ],
+)
 def test_what_goes_into_maps_is_compared(run, tmp_path, made, tensors):
     source = save(tmp_path, made())
-    outcome = run("run", source, "--trt", "--onnxrt", "--save-outputs", "out.json", "--input-shapes", "x:[5,4]" if made is not handed_out else "x:[3,4]")
+    outcome = run(
+        "run", source, "--trt", "--onnxrt", "--save-outputs", "out.json", "--input-shapes",
+        "x:[5,4]" if made is not handed_out else "x:[3,4]",
+    )  # fmt: skip
     assert outcome.code == 0 and "the tensors that go into it" in outcome.text, outcome
     for name, runs in outputs_of(tmp_path / "out.json").items():
         assert set(runs[0]) == tensors, name
@@ -109,7 +180,9 @@ def test_a_network_with_a_zipmap_converts(run, tmp_path):
     assert_converted(run("convert", source, "--fp16", "-o", "t.onnx"))
     typed = onnx.load(tmp_path / "t.onnx")
     assert typed.graph.output == onnx.load(tmp_path / source).graph.output
-    assert [node.op_type for node in typed.graph.node][-1] == "ZipMap" or "ZipMap" in [node.op_type for node in typed.graph.node]
+    assert [node.op_type for node in typed.graph.node][-1] == "ZipMap" or "ZipMap" in [
+        node.op_type for node in typed.graph.node
+    ]
     assert {i.name: i.data_type for i in typed.graph.initializer}["w1"] == HALF
     x = np.random.RandomState(1).standard_normal((5, 4)).astype(np.float32)
     exact, low = (onnxruntime.InferenceSession(tmp_path / name).run(None, {"x": x}) for name in (source, "t.onnx"))
@@ -119,13 +192,29 @@ def test_a_network_with_a_zipmap_converts(run, tmp_path):
 
 def test_a_network_with_a_zipmap_is_searched(run, tmp_path):
     source = save(tmp_path, network_with_zipmap())
-    found = run("precision", "search", source, "--fp16", "--metric", "rel-l2", "--threshold", "1e-2", "--iterations", "8", "--save-answer", "a.json")
+    found = run(
+        "precision", "search", source, "--fp16", "--metric", "rel-l2", "--threshold", "1e-2", "--iterations", "8",
+        "--save-answer", "a.json",
+    )  # fmt: skip
     assert found.code == 0, found
     assert run("verify", source, "--answer", "a.json", "--runner", "onnxrt", "--iterations", "4").code == 0
 
 
-@pytest.mark.parametrize("made", [inside, lambda: inside(11), lambda: inside(20), handed_out, parts, lambda: parts(11), lambda: parts(keepdims=0), lambda: parts(11, 0),
-                                  lambda: parts(lengths=2), lambda: parts(lengths=[1, 3, 1])])
+@pytest.mark.parametrize(
+    "made",
+    [
+        inside,
+        lambda: inside(11),
+        lambda: inside(20),
+        handed_out,
+        parts,
+        lambda: parts(11),
+        lambda: parts(keepdims=0),
+        lambda: parts(11, 0),
+        lambda: parts(lengths=2),
+        lambda: parts(lengths=[1, 3, 1]),
+    ],
+)
 def test_sequences_run_and_convert(run, tmp_path, made):
     source = save(tmp_path, made())
     outcome = run("run", source, "--trt", "--onnxrt", "--atol", "1e-5")
@@ -135,22 +224,34 @@ def test_sequences_run_and_convert(run, tmp_path, made):
 
 
 def computed_position():
-    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "construct"), helper.make_node("SequenceAt", ["s", "at"], ["y"], "at")]
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "construct"),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"], "at"),
+    ]
     return model(nodes, [info("x", [2]), info("at", [], TensorProto.INT64)], [info("y", [2])])
 
 
 def beyond_the_end():
-    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "construct"), helper.make_node("SequenceAt", ["s", "at"], ["y"], "at")]
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "construct"),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"], "at"),
+    ]
     return model(nodes, [info("x", [2])], [info("y", [2])], [integer("at", 2)])
 
 
 def of_nothing():
-    nodes = [helper.make_node("SequenceEmpty", [], ["s"], "empty"), helper.make_node("ConcatFromSequence", ["s"], ["y"], "join", axis=0)]
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["s"], "empty"),
+        helper.make_node("ConcatFromSequence", ["s"], ["y"], "join", axis=0),
+    ]
     return model(nodes, [info("x", [2])], [info("y", [2])])
 
 
 def unknown_length():
-    nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], "split"), helper.make_node("SequenceAt", ["s", "at"], ["y"], "at")]
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], "split"),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"], "at"),
+    ]
     return model(nodes, [info("x", ["n", 2])], [info("y", [1, 2])], [integer("at", 0)])
 
 

@@ -83,21 +83,53 @@ def near_zero(path):
     """A sigmoid of about -15, of which ONNX Runtime's float32 has no three digits."""
     random = np.random.default_rng(0)
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["a"], "Product"), helper.make_node("Add", ["a", "b"], ["c"], "Bias"),
-         helper.make_node("Sigmoid", ["c"], ["y"], "Sigmoid")], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32])],
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"], "Product"),
+            helper.make_node("Add", ["a", "b"], ["c"], "Bias"),
+            helper.make_node("Sigmoid", ["c"], ["y"], "Sigmoid"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
-        [onnx.numpy_helper.from_array((random.standard_normal((32, 1)) * .2).astype(np.float32), "w"),
-         onnx.numpy_helper.from_array(np.float32([-15]), "b")])
+        [
+            onnx.numpy_helper.from_array((random.standard_normal((32, 1)) * 0.2).astype(np.float32), "w"),
+            onnx.numpy_helper.from_array(np.float32([-15]), "b"),
+        ],
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return [{"x": random.standard_normal((1, 32)).astype(np.float32)} for _ in range(8)]
 
 
 def test_a_runner_is_held_against_its_own_float32(run, tmp_path):
-    """Its float32 differs from ours by more than the tolerance here: that is no error of the answer, and said in a line."""
+    """Its float32 differs from ours by more than the tolerance here: that is no error of the answer, and one line."""
     inputs = save_inputs(tmp_path / "in.json", near_zero(tmp_path / "m.onnx"))
-    assert run("precision", "search", "m.onnx", "--fp16", "--keep", "Product", "Bias", "--load-inputs", inputs, "--objective", "smallest",
-               "--metric", "rel-l2", "--threshold", "1e-3", "--margin", "1", "--save-answer", "a.json").code == 0
-    outcome = run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", inputs, "--runner", "onnxrt", "--save-json", "v.json")
+    assert (
+        run(
+            "precision",
+            "search",
+            "m.onnx",
+            "--fp16",
+            "--keep",
+            "Product",
+            "Bias",
+            "--load-inputs",
+            inputs,
+            "--objective",
+            "smallest",
+            "--metric",
+            "rel-l2",
+            "--threshold",
+            "1e-3",
+            "--margin",
+            "1",
+            "--save-answer",
+            "a.json",
+        ).code
+        == 0
+    )
+    outcome = run(
+        "verify", "m.onnx", "--answer", "a.json", "--load-inputs", inputs, "--runner", "onnxrt", "--save-json", "v.json"
+    )
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert outcome.code == 0 and verdict["passed"] and verdict["golden"] == "onnxrt", outcome
     assert verdict["float32"]["used"] > 1
@@ -108,12 +140,18 @@ def test_a_runner_is_held_against_its_own_float32(run, tmp_path):
     ours = run("run", "m.onnx", "--trt", "--load-inputs", inputs, "--save-outputs", "ours.json")
     assert ours.code == 0
     samples = near_zero(tmp_path / "again.onnx")
-    off = max(np.linalg.norm(theirs - each["y"]) / np.linalg.norm(each["y"]) for theirs, each in
-              zip((exact.run(None, sample)[0].astype(np.float64) for sample in samples), outputs_of(tmp_path / "ours.json")))
+    off = max(
+        np.linalg.norm(theirs - each["y"]) / np.linalg.norm(each["y"])
+        for theirs, each in zip(
+            (exact.run(None, sample)[0].astype(np.float64) for sample in samples), outputs_of(tmp_path / "ours.json")
+        )
+    )
     assert verdict["float32"]["value"] == pytest.approx(off, rel=1e-4)
     # Results that are given are what counts.
-    given = run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", inputs, "--runner", "onnxrt", "--golden", "ours.json", "--save-json",
-                "g.json")
+    given = run(
+        "verify", "m.onnx", "--answer", "a.json", "--load-inputs", inputs, "--runner", "onnxrt", "--golden",
+        "ours.json", "--save-json", "g.json",
+    )  # fmt: skip
     assert given.code == 1 and json.loads((tmp_path / "g.json").read_text())["golden"] == "file", given
 
 
@@ -122,9 +160,14 @@ def test_networks_of_scripts_are_held_against_our_float32(run, model, answer, tm
     assert run("convert", model, "--answer", answer, "-o", "typed.onnx").code == 0
     (tmp_path / "net.py").write_text("from polygraphy.backend.trt import NetworkFromOnnxPath\n\n\n"
                                      f"def load_network():\n    return NetworkFromOnnxPath({str(model)!r})()\n")
-    assert run("precision", "search", "net.py", "--load-inputs", "in.json", *SEARCH, "--save-answer", "script.json").code == 0
-    outcome = run("verify", "net.py", "--answer", "script.json", "--load-inputs", "in.json", "--runner", "onnxrt", "--typed", "typed.onnx",
-                  "--save-json", "v.json")
+    assert (
+        run("precision", "search", "net.py", "--load-inputs", "in.json", *SEARCH, "--save-answer", "script.json").code
+        == 0
+    )
+    outcome = run(
+        "verify", "net.py", "--answer", "script.json", "--load-inputs", "in.json", "--runner", "onnxrt", "--typed",
+        "typed.onnx", "--save-json", "v.json",
+    )  # fmt: skip
     assert outcome.code == 0 and json.loads((tmp_path / "v.json").read_text())["golden"] == "ulpscope", outcome
 
 

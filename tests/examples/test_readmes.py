@@ -3,8 +3,8 @@ examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
 `<!-- skip: REASON -->` are not run; `<!-- prepare: COMMAND -->` is, although readers do not see it. A ```text block shows lines of what the block before it prints, in order: `...` stands
-for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What depends on the
-processor is shown as `...`.
+for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What depends on
+the processor is shown as `...`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def test_commands_of_page(page: pathlib.Path, tmp_path: pathlib.Path, environmen
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if shows_numbers(page)], ids=name_of)
-def test_numbers_of_pages_are_those_of_every_processor(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]):
+def test_numbers_of_pages_are_those_of_every_processor(
+    page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]
+):
     """The least instructions beside the most, which the test before this one takes."""
     run_page(page, tmp_path, {**environment, **instruction_sets.settings("baseline")})
 

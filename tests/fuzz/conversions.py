@@ -1,4 +1,4 @@
-"""Typed models of a graph: that they are valid, run elsewhere, leave float32 layers alone, and say what was asked for."""
+"""Typed models of a graph: that they are valid, run elsewhere, leave float32 layers alone, and say what was asked."""
 
 from __future__ import annotations
 
@@ -226,7 +226,11 @@ def _change(node: onnx.NodeProto, after: Optional[onnx.NodeProto], types: Any, c
         return "it is gone"
     if after.op_type != node.op_type or after.domain != node.domain:
         return f"it is {after.op_type} now"
-    if same_opset and list(after.attribute) != list(node.attribute) and not any(a.HasField("g") for a in node.attribute):
+    if (
+        same_opset
+        and list(after.attribute) != list(node.attribute)
+        and not any(a.HasField("g") for a in node.attribute)
+    ):
         return "it has other attributes"
     for old, new in (*zip(node.input, after.input), *zip(node.output, after.output)):
         kinds = types[0].get(old), types[1].get(new)

@@ -14,8 +14,9 @@ _IN_FLOAT = re.compile(r"ONNX defines (\w+) at opset (\d+) by a function with co
 _OPSET_LACKS = re.compile(r"opset (\d+) has no (\w+)")
 #: Said of int8, of the model's own types, and of what no schema knows.
 _OTHERS = (
-    "not all of its outputs can be", "DequantizeLinear per channel", "DequantizeLinear has no scales for the output channels",
-    "its types in the file are not float32", "the file has its outputs in", "the scale of ", "an operand depends on the shapes",
+    "not all of its outputs can be", "DequantizeLinear per channel",
+    "DequantizeLinear has no scales for the output channels", "its types in the file are not float32",
+    "the file has its outputs in", "the scale of ", "an operand depends on the shapes",
 )  # fmt: skip
 
 

@@ -223,7 +223,9 @@ def find(step: Step, graph: Graph, counts: Counter) -> List[Broken]:
             fusion=step.fusion,
         )  # fmt: skip
         found += _compare(
-            "answer and layer_precisions", [told.run(s) for s in fixture.samples], [engine.run(s) for s in fixture.samples]
+            "answer and layer_precisions",
+            [told.run(s) for s in fixture.samples],
+            [engine.run(s) for s in fixture.samples],
         )
     return found
 
@@ -268,8 +270,8 @@ def _same(a: float, b: float) -> bool:
 
 
 def _verdict_is_sound(fixture: Fixture, answer: Any, search: List[float], others: List[float], threshold: float) -> str:
-    """What is wrong with a verdict by these errors. Everything in float32 is an answer: one has to be found, unless the file
-    has float16 of its own, which golden outputs have and raised layers have not."""
+    """What is wrong with a verdict by these errors. Everything in float32 is an answer: one has to be found, unless the
+    file has float16 of its own, which golden outputs have and raised layers have not."""
     worst, held_out = max(search), max(others, default=0.0)
     if answer.verdict == "found":
         holds = max(worst, held_out) <= threshold * (1 + SAME)
@@ -363,7 +365,14 @@ def keep_all(step: Step, graph: Graph, counts: Counter) -> List[Broken]:
     try:
         with messages():
             check = ulpscope.verify(
-                fixture.model, answer, fixture.samples, runner="onnxruntime", rtol=1e-5, atol=1e-5, progress=False, threads=1
+                fixture.model,
+                answer,
+                fixture.samples,
+                runner="onnxruntime",
+                rtol=1e-5,
+                atol=1e-5,
+                progress=False,
+                threads=1,
             )
     except Exception as error:  # Those of ONNX Runtime have no base.
         if not _runs_optimized(fixture):

@@ -1,4 +1,5 @@
-"""Puts what float16 does not hold into a graph: large sums, squares, masks, infinite bounds. float32 is right all the same."""
+"""Puts what float16 does not hold into a graph: large sums, squares, masks, infinite bounds. float32 is right all
+the same."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Random graphs with control flow, under mixtures of precisions that reach into bodies: typed files of them have the bits of the
-weakly typed networks, and ONNX Runtime loads them."""
+"""Random graphs with control flow, under mixtures of precisions that reach into bodies: typed files of them have the
+bits of the weakly typed networks, and ONNX Runtime loads them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_typed_files_of_bodies(part: int, tmp_path: pathlib.Path) -> None:
             continue
         casts = [node for node in all_nodes(typed.graph.node) if node.op_type == "Cast"]
         top = {node.name for node in typed.graph.node}
-        lowered_inside += any(node.name not in top and node.attribute[0].i in NARROW for node in casts) and bool(inside & set(layers))
+        lowered_inside += any(node.name not in top and node.attribute[0].i in NARROW for node in casts) and bool(
+            inside & set(layers)
+        )
         if not any(node.attribute[0].i == onnx.TensorProto.BFLOAT16 for node in casts):  # ONNX Runtime has no kernels.
             ort.InferenceSession(typed.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
     assert lowered_inside >= COUNT // 16

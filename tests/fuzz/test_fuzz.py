@@ -48,7 +48,9 @@ def test_a_set_of_instructions_that_is_none_reaches_the_workers() -> None:
     """As the sets do that test_graphs names."""
     summary = run_graphs(SEED, 2, 1, settings={"ULPSCOPE_ISA": "sse9"})
     texts = [failure["text"] for failures in summary.failures.values() for failure in failures]
-    assert len(summary.failures) == 2 and all("[build] ULPSCOPE_ISA: expected baseline" in text for text in texts), texts
+    assert len(summary.failures) == 2 and all("[build] ULPSCOPE_ISA: expected baseline" in text for text in texts), (
+        texts
+    )
 
 
 def test_every_operator_occurs() -> None:

@@ -1,4 +1,4 @@
-"""Random graphs through convert, answers, search and verify, the same ones every time; and that this sees what is wrong."""
+"""Random graphs through convert, answers, search and verify, always the same; and that this sees what is wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_all_stages_have_work(summary) -> None:
     counts, graphs = summary.counts, summary.graphs
     for what, share in (
         ("convert fp16", 0.5), ("convert bf16", 0.5), ("answers that keep layers", 0.7), ("answers with repairs", 0.02),
-        ("search fp16: found", 0.5), ("typed models that ONNX Runtime ran", 2), ("assignments said in words of the program", 0.02),
+        ("search fp16: found", 0.5), ("typed models that ONNX Runtime ran", 2),
+        ("assignments said in words of the program", 0.02),
         ("unchanged models that were verified in ONNX Runtime", 0.15),
     ):  # fmt: skip
         assert counts[what] >= share * graphs, f"{what}: {counts[what]} of {graphs}"
@@ -162,4 +163,6 @@ def test_bits_and_norms() -> None:
         assert same_bits(one, {"y": np.float32(other)})
     assert same_bits(one, {"y": np.float64([1, 0, np.nan])})
     assert rel_l2({"y": np.float32([3, 4])}, {"y": np.float32([3, 4.5])}) == pytest.approx(0.1)
-    assert rel_l2({"y": np.zeros(2)}, {"y": np.ones(2)}) == np.inf == rel_l2({"y": np.ones(2)}, {"y": np.full(2, np.nan)})
+    assert (
+        rel_l2({"y": np.zeros(2)}, {"y": np.ones(2)}) == np.inf == rel_l2({"y": np.ones(2)}, {"y": np.full(2, np.nan)})
+    )

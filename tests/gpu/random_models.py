@@ -14,8 +14,12 @@ def write_all(usage: str, stem: str, count: int, network: Callable[[random.Rando
     """Writes FOLDER/STEM0.onnx and so on, `count` by default, and prints the seed; the status of the program."""
     parser = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER", help="where they go; it is made")
-    parser.add_argument("count", type=int, nargs="?", default=count, metavar="COUNT", help=f"how many (default {count})")
-    parser.add_argument("seed", type=int, nargs="?", metavar="SEED", help="of all of them (default: another one each time)")
+    parser.add_argument(
+        "count", type=int, nargs="?", default=count, metavar="COUNT", help=f"how many (default {count})"
+    )
+    parser.add_argument(
+        "seed", type=int, nargs="?", metavar="SEED", help="of all of them (default: another one each time)"
+    )
     options = parser.parse_args()
     seed = random.randrange(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}")

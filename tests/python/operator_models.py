@@ -1,4 +1,5 @@
-"""Models of single operators between products, of every opset: from ONNX's own node tests, and some forms that these lack.
+"""Models of single operators between products, of every opset: from ONNX's own node tests, and some forms that these
+lack.
 
 `models()` yields them; `faults()` says what a typed file of one does that the operators' schemas do not allow.
 """
@@ -41,7 +42,9 @@ def _form(op: str, operands: List[Optional[np.ndarray]], results: List[int], **a
     names = ["" if value is None else f"i{index}" for index, value in enumerate(operands)]
     outputs = [f"o{index}" for index in range(len(results))]
     node = helper.make_node(op, names, outputs, **attributes)
-    return Form(f"{op}_{'_'.join(attributes)}", node, {n: v for n, v in zip(names, operands) if n}, dict(zip(outputs, results)))
+    return Form(
+        f"{op}_{'_'.join(attributes)}", node, {n: v for n, v in zip(names, operands) if n}, dict(zip(outputs, results))
+    )
 
 
 def _more_forms() -> Iterator[Form]:
@@ -74,11 +77,15 @@ def _more_forms() -> Iterator[Form]:
     yield _form("EyeLike", [values(3, 3)], [FLOAT])
     yield _form("Trilu", [values(3, 3)], [FLOAT])
     yield _form("Range", [np.float32(0), np.float32(3), np.float32(0.5)], [FLOAT])
-    yield _form("ConstantOfShape", [np.array([2, 3], ints)], [FLOAT], value=numpy_helper.from_array(np.array([0.1], np.float32)))
+    yield _form(
+        "ConstantOfShape", [np.array([2, 3], ints)], [FLOAT], value=numpy_helper.from_array(np.array([0.1], np.float32))
+    )
     yield _form("Celu", [values(2, 3)], [FLOAT], alpha=0.5)
     yield _form("Elu", [values(2, 3) - 1], [FLOAT], alpha=0.5)
     yield _form("GlobalLpPool", [values(1, 2, 4, 4)], [FLOAT], p=3)
-    yield _form("MaxRoiPool", [values(1, 2, 6, 6), np.array([[0, 0, 0, 3, 3]], np.float32)], [FLOAT], pooled_shape=[2, 2])
+    yield _form(
+        "MaxRoiPool", [values(1, 2, 6, 6), np.array([[0, 0, 0, 3, 3]], np.float32)], [FLOAT], pooled_shape=[2, 2]
+    )
     yield _form("MeanVarianceNormalization", [values(2, 3, 4, 4)], [FLOAT], axes=[0, 2, 3])
     yield _form("GroupNormalization", [values(2, 4, 3), values(2), values(2)], [FLOAT], num_groups=2)
     yield _form("LayerNormalization", [values(2, 3, 4), values(4), values(4)], [FLOAT, FLOAT, FLOAT])
@@ -86,10 +93,17 @@ def _more_forms() -> Iterator[Form]:
     yield _form("TopK", [values(4, 8), np.array([3], ints)], [FLOAT, INT64])
     yield _form("Unique", [values(6)], [FLOAT, INT64, INT64, INT64])
     yield _form("Compress", [values(4, 3), np.array([True, False, True, True])], [FLOAT], axis=0)
-    yield _form("ScatterElements", [values(3, 3), np.array([[0, 1, 1]], ints), values(1, 3)], [FLOAT], axis=0, reduction="add")
+    yield _form(
+        "ScatterElements", [values(3, 3), np.array([[0, 1, 1]], ints), values(1, 3)], [FLOAT], axis=0, reduction="add"
+    )
     yield _form("ScatterND", [values(4, 3), np.array([[1], [1]], ints), values(2, 3)], [FLOAT], reduction="mul")
     yield _form("Resize", [values(1, 1, 2, 2), None, np.array([1, 1, 2, 2], np.float32)], [FLOAT], mode="linear")
-    yield _form("Resize", [values(1, 1, 2, 2), np.zeros(8, np.float32), np.array([1, 1, 2, 2], np.float32)], [FLOAT], mode="nearest")
+    yield _form(
+        "Resize",
+        [values(1, 1, 2, 2), np.zeros(8, np.float32), np.array([1, 1, 2, 2], np.float32)],
+        [FLOAT],
+        mode="nearest",
+    )
     yield _form("Pad", [values(2, 3), np.array([0, 1, 0, 1], ints), np.float32(0.3)], [FLOAT])
     yield _form("Clip", [values(2, 3), np.float32(0.25), None], [FLOAT])
     yield _form("Where", [values(2, 3) > 1, values(2, 3), values(3)], [FLOAT])
@@ -119,7 +133,10 @@ def _node_forms(largest: int) -> Iterator[Form]:
             operands[info.name] = array.astype(np.float32) if array.dtype == np.float64 else array
         if not fits or not all(o.type.HasField("tensor_type") for o in graph.output):
             continue
-        results = {o.name: FLOAT if o.type.tensor_type.elem_type == DOUBLE else o.type.tensor_type.elem_type for o in graph.output}
+        results = {
+            o.name: FLOAT if o.type.tensor_type.elem_type == DOUBLE else o.type.tensor_type.elem_type
+            for o in graph.output
+        }
         floats = any(a.dtype == np.float32 for a in operands.values()) or FLOAT in results.values()
         if floats:
             yield Form(case.name, graph.node[0], operands, results)
@@ -173,7 +190,7 @@ def between_products(form: Form, opset: int, constants: bool) -> Case:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         model.graph.ClearField("output")
         model.graph.output.extend(inferred.graph.output)
-    except Exception:  # noqa: BLE001: it has no common base for its errors
+    except Exception:  # it has no common base for its errors
         pass
     return Case(f"{form.name}, opset {opset}{', constants' if constants else ''}", node.op_type, model, feed)
 
@@ -182,7 +199,7 @@ def is_valid(model: onnx.ModelProto) -> bool:
     """As onnx.checker has it, in full."""
     try:
         onnx.checker.check_model(model, full_check=True)
-    except Exception:  # noqa: BLE001: it has no common base for its errors
+    except Exception:  # it has no common base for its errors
         return False
     return not faults(model)
 
@@ -233,5 +250,7 @@ def faults(model: onnx.ModelProto) -> List[str]:
                 if type_ not in allowed.get(formal.type_str, {formal.type_str}):
                     found.append(f"{node.op_type} of opset {opset}: {kind} {index} is {type_}")
                 elif formal.is_homogeneous and bound.setdefault(formal.type_str, type_) != type_:
-                    found.append(f"{node.op_type}: {kind} {index} is {type_}, another {formal.type_str} {bound[formal.type_str]}")
+                    found.append(
+                        f"{node.op_type}: {kind} {index} is {type_}, another {formal.type_str} {bound[formal.type_str]}"
+                    )
     return found

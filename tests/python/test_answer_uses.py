@@ -157,7 +157,11 @@ def test_verify_judges_the_emulation_and_onnxruntime(folder, samples, answer):
     there = ulpscope.verify("m.onnx", answer, data, runner="onnxruntime")
     assert there.passed and there.error == pytest.approx(max(real), rel=1e-6) and there.predicted == check.error
     # Against ONNX Runtime's own float32, which is not quite ours; unless somebody says what is golden.
-    assert (there.golden, check.golden) == ("onnxruntime", "ulpscope") and 0 <= there.float32_used < 0.1 and check.float32_used == 0
+    assert (
+        (there.golden, check.golden) == ("onnxruntime", "ulpscope")
+        and 0 <= there.float32_used < 0.1
+        and check.float32_used == 0
+    )
     given = ulpscope.verify("m.onnx", answer, data, runner="onnxruntime", golden=[{"y": 2 * each} for each in golden])
     assert not given.passed and given.golden == "given"
 

@@ -16,7 +16,12 @@ def signatures():
     for name, value in vars(_core).items():
         if inspect.isclass(value):
             for member, each in vars(value).items():
-                for part in (each, getattr(each, "fget", None), getattr(each, "fset", None), getattr(each, "__func__", None)):
+                for part in (
+                    each,
+                    getattr(each, "fget", None),
+                    getattr(each, "fset", None),
+                    getattr(each, "__func__", None),
+                ):
                     if getattr(part, "__doc__", None) and not member.startswith("__"):
                         yield f"{name}.{member}", part.__doc__
         elif callable(value) and value.__doc__:

@@ -1,4 +1,5 @@
-"""Inputs that a model leaves open: of any rank, and those that have an initializer as their default. ONNX Runtime judges."""
+"""Inputs that a model leaves open: of any rank, and those that have an initializer as their default. ONNX Runtime
+judges."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ value = helper.make_tensor_value_info
 
 def model_of(nodes, inputs, outputs, initializers=(), opset=17, ir_version=8) -> bytes:
     graph = helper.make_graph(nodes, "graph", inputs, outputs, [numpy_helper.from_array(a, n) for n, a in initializers])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version).SerializeToString()
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version
+    ).SerializeToString()
 
 
 def scaled(ir_version=8, shape=(2,)) -> bytes:
@@ -30,7 +33,12 @@ def reference(model: bytes, feed):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model, options)
-    return dict(zip([each.name for each in session.get_outputs()], session.run(None, {n: np.asarray(a) for n, a in feed.items()})))
+    return dict(
+        zip(
+            [each.name for each in session.get_outputs()],
+            session.run(None, {n: np.asarray(a) for n, a in feed.items()}),
+        )
+    )
 
 
 def check(model: bytes, *feeds, **options):
@@ -61,8 +69,8 @@ def test_an_input_without_a_shape_takes_any_rank():
 
 def test_values_without_a_shape_beside_inputs_that_have_one():
     nodes = [helper.make_node("Add", ["x", "k"], ["h"]), helper.make_node("Softmax", ["h"], ["y"], axis=-1)]
-    graph = helper.make_graph(nodes, "g", [value("x", FLOAT, None), value("k", FLOAT, ["n"])], [value("y", FLOAT, None)],
-                              value_info=[value("h", FLOAT, None)])  # fmt: skip
+    inputs, outputs = [value("x", FLOAT, None), value("k", FLOAT, ["n"])], [value("y", FLOAT, None)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, value_info=[value("h", FLOAT, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     check(model, {"x": randoms(2, 3), "k": randoms(3)}, {"x": randoms(5, 2, 3), "k": randoms(1)})
 
@@ -199,7 +207,9 @@ def test_a_default_that_bodies_read():
         [value("i", INT64, []), value("c", TensorProto.BOOL, []), value("s", FLOAT, [2])],
         [value("c2", TensorProto.BOOL, []), value("s2", FLOAT, [2])],
     )
-    then = helper.make_graph([helper.make_node("Loop", ["n", "", "x"], ["a"], body=body)], "then", [], [value("a", FLOAT, [2])])
+    then = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["a"], body=body)], "then", [], [value("a", FLOAT, [2])]
+    )
     other = helper.make_graph([node("Neg", ["x"], "b")], "else", [], [value("b", FLOAT, [2])])
     nodes = [helper.make_node("If", ["p"], ["y"], then_branch=then, else_branch=other)]
     inputs = [value("x", FLOAT, [2]), value("p", TensorProto.BOOL, []), value("w", FLOAT, [2])]

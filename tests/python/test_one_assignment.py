@@ -1,5 +1,5 @@
-"""One assignment of precisions gives the same bits however it is said: by names of layers, as the typed file of the same
-names, by an answer, and as the typed file of that."""
+"""One assignment of precisions gives the same bits however it is said: by names of layers, as the typed file of the
+same names, by an answer, and as the typed file of that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from operator_models import OPSETS, Case, between_products, forms, is_valid
 import ulpscope
 
 #: Operators whose results are never the same twice.
-RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
+RANDOM = {
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Dropout",
+}
 FUSIONS = ("none", "pointwise", "full")
 
 
@@ -27,7 +35,14 @@ def cases() -> List[Case]:
             continue
         several = sum(value.dtype == np.float32 for value in form.operands.values()) > 1
         for constants in (False, True) if several else (False,):
-            made = next((case for opset in reversed(OPSETS) if is_valid((case := between_products(form, opset, constants)).model)), None)
+            made = next(
+                (
+                    case
+                    for opset in reversed(OPSETS)
+                    if is_valid((case := between_products(form, opset, constants)).model)
+                ),
+                None,
+            )
             if made is not None:
                 chosen.setdefault(op, []).append(made)
     return [case for made in chosen.values() for case in made]
@@ -52,9 +67,13 @@ def bits(outputs: Dict[str, np.ndarray]) -> Dict[str, bytes]:
 def differing(case: Case, keep: List[str], precision: str, fusion: str) -> Iterator[str]:
     """The ways of saying it that give other bits than names of layers do."""
     layers = dict.fromkeys(keep, "float32")
-    expected = bits(ulpscope.Engine(case.model, precision=precision, layer_precisions=layers, fusion=fusion).run(case.feed))
+    expected = bits(
+        ulpscope.Engine(case.model, precision=precision, layer_precisions=layers, fusion=fusion).run(case.feed)
+    )
     try:
-        typed, report = ulpscope.convert(case.model, precision=precision, layer_precisions=layers, fusion=fusion, data=[case.feed], verify=False)
+        typed, report = ulpscope.convert(
+            case.model, precision=precision, layer_precisions=layers, fusion=fusion, data=[case.feed], verify=False
+        )
     except ulpscope.Error as error:
         if error.code != ulpscope.ErrorCode.UNSUPPORTED:
             yield str(error)
@@ -79,13 +98,21 @@ def test_names_and_typed_files(precision):
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-@pytest.mark.parametrize("op", ["Add", "Conv", "Gelu", "LayerNormalization", "MatMul", "ReduceMean", "Sigmoid", "Softmax"])
+@pytest.mark.parametrize(
+    "op", ["Add", "Conv", "Gelu", "LayerNormalization", "MatMul", "ReduceMean", "Sigmoid", "Softmax"]
+)
 def test_answers(op, fusion):
     """Of a search that keeps the layer, and of its typed file."""
     case = next(case for case in cases() if case.op == op)
     samples = [{name: array * (1 + 0.01 * k) for name, array in case.feed.items()} for k in range(3)]
-    answer = ulpscope.search(case.model, samples, "fp16", keep=["node"], threshold=100.0, objective="smallest", fusion=fusion)
-    expected = bits(ulpscope.Engine(case.model, precision="fp16", layer_precisions={"node": "float32"}, fusion=fusion).run(case.feed))
+    answer = ulpscope.search(
+        case.model, samples, "fp16", keep=["node"], threshold=100.0, objective="smallest", fusion=fusion
+    )
+    expected = bits(
+        ulpscope.Engine(case.model, precision="fp16", layer_precisions={"node": "float32"}, fusion=fusion).run(
+            case.feed
+        )
+    )
     assert [layer.name for layer in answer.layers] == ["node"]
     assert bits(ulpscope.Engine(case.model, answer=answer).run(case.feed)) == expected
     typed, _ = ulpscope.convert(case.model, answer, data=samples, verify=False)
@@ -97,8 +124,12 @@ def selection(keep_constant: bool) -> onnx.ModelProto:
     random = np.random.default_rng(0)
     weights = numpy_helper.from_array(random.standard_normal(64).astype(np.float32), "w")
     nodes = [helper.make_node("Constant", [], ["w"], "Constant", value=weights)] if keep_constant else []
-    nodes += [helper.make_node("Exp", ["x"], ["e"], "Exp"), helper.make_node("Greater", ["e", "t"], ["c"], "Greater"),
-              helper.make_node("Where", ["c", "e", "w"], ["y"], "Where"), helper.make_node("Mul", ["x", "w"], ["z"], "Mul")]
+    nodes += [
+        helper.make_node("Exp", ["x"], ["e"], "Exp"),
+        helper.make_node("Greater", ["e", "t"], ["c"], "Greater"),
+        helper.make_node("Where", ["c", "e", "w"], ["y"], "Where"),
+        helper.make_node("Mul", ["x", "w"], ["z"], "Mul"),
+    ]
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64])],
                               [helper.make_tensor_value_info(o, TensorProto.FLOAT, [64]) for o in "yz"],
                               [numpy_helper.from_array(np.float32([1.0]), "t"), *([] if keep_constant else [weights])])
@@ -106,14 +137,23 @@ def selection(keep_constant: bool) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-@pytest.mark.parametrize("layers", [
-    {"Where": "float32"}, {"Where": "float32", "Greater": "float32"}, {"Greater": "float32"}, {"Where": "bfloat16"},
-    {"Where": "float16", "Exp": "float32"}, {"Where": "bfloat16", "Exp": "float32"}, {"Constant": "float16", "Mul": "float32"},
-    {"Constant": "bfloat16"},
-])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"Where": "float32"},
+        {"Where": "float32", "Greater": "float32"},
+        {"Greater": "float32"},
+        {"Where": "bfloat16"},
+        {"Where": "float16", "Exp": "float32"},
+        {"Where": "bfloat16", "Exp": "float32"},
+        {"Constant": "float16", "Mul": "float32"},
+        {"Constant": "bfloat16"},
+    ],
+)
 @pytest.mark.parametrize("base", ["fp16", "fp32"])
 def test_types_of_what_moves_values(base, layers, fusion):
-    """A request for a layer that moves values is what it stores, in the engine and in the file; nothing is rounded twice."""
+    """A request for a layer that moves values is what it stores, in the engine and in the file; nothing is rounded
+    twice."""
     model = selection("Constant" in layers)
     if base == "fp32":
         layers = {**layers, "Mul": "float16"}
@@ -123,8 +163,14 @@ def test_types_of_what_moves_values(base, layers, fusion):
     wanted = [base] if base != "fp32" else []
     wanted += [names[t] for t in {*layers.values()} if t in names and names[t] not in wanted]
     # Layers that nothing is asked of are in the first precision.
-    others = {n.name: "float32" for n in model.graph.node if base == "fp32" and n.op_type not in ("Where", "Constant") and n.name not in layers}
-    typed, _ = ulpscope.convert(model, precision=wanted, layer_precisions={**others, **layers}, fusion=fusion, data=[feed])
+    others = {
+        n.name: "float32"
+        for n in model.graph.node
+        if base == "fp32" and n.op_type not in ("Where", "Constant") and n.name not in layers
+    }
+    typed, _ = ulpscope.convert(
+        model, precision=wanted, layer_precisions={**others, **layers}, fusion=fusion, data=[feed]
+    )
     actual = ulpscope.Engine(typed, fusion=fusion).run(feed)
     assert bits(actual) == bits(expected)
     if layers.get("Where") == "float32" and base == "fp16":

@@ -22,7 +22,11 @@ def test_table_is_current(environment: dict[str, str]):
 def test_every_operator_with_a_derivative_has_the_form_of_its_adjoint():
     page = (ROOT / "docs" / "adding_an_op.md").read_text()
     table = page[page.index("## Forms of adjoints") : page.index("## Its tests")]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ") and not line.startswith("| operators")]
+    rows = [
+        line.split("|")[1]
+        for line in table.splitlines()
+        if line.startswith("| ") and not line.startswith("| operators")
+    ]
     named = [name.strip() for row in rows for name in row.split(",")]
     assert len(named) == len(set(named))
     listed = (ROOT / "docs" / "ops.md").read_text()

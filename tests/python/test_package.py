@@ -83,6 +83,8 @@ def test_notebooks_run(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(ulpscope.__file__).parents[1]), "IPYTHONDIR": str(tmp_path)}
-    client = nbclient.NotebookClient(notebook, timeout=HANGS, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=HANGS, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
     client.execute(env=environment)
     assert (tmp_path / "typed.onnx").exists() and (tmp_path / "report.html").exists()

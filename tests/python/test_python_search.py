@@ -412,7 +412,11 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
         ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, fp16 and bf16, got none"),
         # Layers cannot be asked for it: a search reported it of layers that it had run in float32.
-        ({"fallback": "tf32"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, fp16 and bf16, got tf32"),
+        (
+            {"fallback": "tf32"},
+            CODE.INVALID_ARGUMENT,
+            "fallback: expected one or more of fp32, fp16 and bf16, got tf32",
+        ),
         ({"fallback": ["tf32", "fp32"]}, CODE.INVALID_ARGUMENT, "got tf32"),
         ({"fallback": "int8"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of .* got int8"),
         ({"golden": []}, CODE.INVALID_ARGUMENT, r"\[golden\] expected at least one sample, got none"),
@@ -447,22 +451,27 @@ def test_a_limit_is_a_verdict(folder, samples):
 
 
 def test_errors_of_sets_that_were_tried_to_measure_a_layer(folder):
-    """The sum alone passes; that is known from a trial in which the Scan, which has no derivative, was the only low layer."""
+    """The sum alone passes; that is known from a trial in which the Scan, which has no derivative, was the only low
+    layer."""
     node, info, kind = onnx.helper.make_node, onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     body = onnx.helper.make_graph(
-        [node("Add", ["s", "e"], ["t"]), node("Relu", ["t"], ["u"])], "body", [info("s", kind, [8]), info("e", kind, [8])],
-        [info("t", kind, [8]), info("u", kind, [8])],
+        [node("Add", ["s", "e"], ["t"]), node("Relu", ["t"], ["u"])], "body",
+        [info("s", kind, [8]), info("e", kind, [8])], [info("t", kind, [8]), info("u", kind, [8])],
     )  # fmt: skip
     nodes = [
-        node("Scan", ["x0", "x"], ["last", "all"], "scan", num_scan_inputs=1, body=body), node("Add", ["last", "c"], ["y"], "sum"),
-    ]  # fmt: skip
+        node("Scan", ["x0", "x"], ["last", "all"], "scan", num_scan_inputs=1, body=body),
+        node("Add", ["last", "c"], ["y"], "sum"),
+    ]
     constant = onnx.numpy_helper.from_array(np.float32(3000), "c")
-    graph = onnx.helper.make_graph(nodes, "g", [info("x0", kind, [8]), info("x", kind, [1, 8])], [info("y", kind, [8])], [constant])
+    graph = onnx.helper.make_graph(
+        nodes, "g", [info("x0", kind, [8]), info("x", kind, [1, 8])], [info("y", kind, [8])], [constant]
+    )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    samples = [
-        {name: np.random.default_rng([i, n]).standard_normal(shape).astype(np.float32) for n, (name, shape) in enumerate([("x0", 8), ("x", (1, 8))])}
-        for i in range(4)
-    ]  # fmt: skip
+
+    def normal(*seed: int, shape):
+        return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+    samples = [{"x0": normal(i, 0, shape=8), "x": normal(i, 1, shape=(1, 8))} for i in range(4)]
     answer = ulpscope.search(model, samples, threshold=1e-4, hold_out=False, objective="smallest", progress=False)
     assert [layer.name for layer in answer.layers] == ["sum"]
     exact, low = ulpscope.Engine(model), ulpscope.Engine(model, answer=answer)

@@ -251,7 +251,11 @@ def test_answers_go_to_tasks_and_come_back(folder, cluster):
     task = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
     ulpscope.search("m.onnx", uneven(folder / "m.onnx"), **task).save("a.json")
     done = subprocess.run(
-        [sys.executable, "-c", TASK, cluster.address], env=cluster.environment, capture_output=True, text=True, timeout=HANGS
+        [sys.executable, "-c", TASK, cluster.address],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
     )
     assert done.returncode == 0 and done.stdout.split() == ["Raise", "Lower"], done.stderr
 

@@ -39,8 +39,13 @@ class Loads(html.parser.HTMLParser):
 def build(root, folder):
     # No network: whatever asks for one fails.
     nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
-    return subprocess.run([str(root / "scripts" / "docs.sh"), str(folder)], capture_output=True, text=True, timeout=HANGS,
-                          env={**os.environ, **nowhere, "PYTHON": sys.executable})
+    return subprocess.run(
+        [str(root / "scripts" / "docs.sh"), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
+        env={**os.environ, **nowhere, "PYTHON": sys.executable},
+    )
 
 
 @pytest.fixture(scope="module")

@@ -49,9 +49,11 @@ def test_float16_of_the_file_that_is_kept_is_stored_as_the_file_has_it(fusion: s
 def test_kept_layers_with_several_float16_outputs() -> None:
     nodes = [
         node("LSTM", ["x", "w", "r"], ["a", "h", "c"], "lstm", hidden_size=3),
-        node("Cast", ["a"], ["f"], "cast", to=TensorProto.FLOAT), node("Cast", ["c"], ["g"], "cast2", to=TensorProto.FLOAT),
-        node("ReduceSum", ["f"], ["s"], "sum"), node("Mul", ["s", "g"], ["y"], "last"),
-    ]  # fmt: skip
+        node("Cast", ["a"], ["f"], "cast", to=TensorProto.FLOAT),
+        node("Cast", ["c"], ["g"], "cast2", to=TensorProto.FLOAT),
+        node("ReduceSum", ["f"], ["s"], "sum"),
+        node("Mul", ["s", "g"], ["y"], "last"),
+    ]
     weights = {"w": random(1, 12, 4).astype(np.float16), "r": random(1, 12, 3).astype(np.float16)}
     model = model_of(nodes, [("x", TensorProto.FLOAT16, [2, 1, 4])], [("y", TensorProto.FLOAT, None)], weights)
     feed = {"x": random(2, 1, 4).astype(np.float16)}

@@ -180,7 +180,14 @@ def test_the_last_stage_of_the_dockerfile_runs(program, tmp_path):
     for instruction, rest in lines[1:]:
         if instruction == "RUN":
             command = re.sub(r"^(--\S+ )+", "", rest)
-            subprocess.run(["sh", "-e", "-c", command], cwd=directory, env=environment, check=True, capture_output=True, timeout=HANGS)
+            subprocess.run(
+                ["sh", "-e", "-c", command],
+                cwd=directory,
+                env=environment,
+                check=True,
+                capture_output=True,
+                timeout=HANGS,
+            )
         elif instruction == "ENV":
             name, value = rest.split("=", 1)
             environment[name] = value.replace("$PATH", environment["PATH"])

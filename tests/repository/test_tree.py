@@ -10,11 +10,13 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {
-    ".ci", "bench", "cli", "cmake", "data", "docs", "examples", "include", "python", "schemas", "scripts", "src", "tests",
+    ".ci", "bench", "cli", "cmake", "data", "docs", "examples", "include", "python", "schemas", "scripts", "src",
+    "tests",
 }  # fmt: skip
 FILES = {
-    ".clang-format", ".clang-tidy", ".dockerignore", ".gitignore", "CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json",
-    "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "README.zh.md", "action.yml", "mkdocs.yml", "pyproject.toml",
+    ".clang-format", ".clang-tidy", ".dockerignore", ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
+    "CMakePresets.json", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "README.zh.md", "action.yml",
+    "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
 # Scripts that people start: the rest is imported, or started by other scripts with arguments of their own.
 SCRIPTS = sorted(
@@ -39,7 +41,8 @@ def test_the_root_holds_only_what_it_should() -> None:
 
 
 def test_no_model_is_outside_of_the_folders_of_data() -> None:
-    """Scripts make models; the ones that are kept have recorded results beside them, or are the input of a fuzz target."""
+    """Scripts make models; the ones that are kept have recorded results beside them, or are the corpus of a fuzz
+    target."""
     models = [path for path in tracked() if path.endswith((".onnx", ".plan", ".npz"))]
     assert [path for path in models if not path.startswith(("tests/truth/", "tests/fuzz_targets/corpus/"))] == []
 
