@@ -58,8 +58,8 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.ours().value({"--objective"}, objective, "NAME", objective_help()).choose(objective_names());
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
-                     "itself. Default: from the data, 0.03 to 0.5, the less the more the samples differ in what they "
-                     "use of it");
+                     "itself. Default: chosen from the data (0.03 to 0.5): smaller when errors vary more between "
+                     "samples");
   table.ours().flag(
       {"--shrink"}, shrink,
       "Take single layers out of the set that was found, as far as it still passes; the objective is then "
@@ -90,9 +90,9 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.ours().value(
       {"--save-answer"}, answer, "FILE",
       "Write the answer (JSON) to this file (default: MODEL.fp16.answer.json, with the precisions that are enabled, in "
-      "the working directory). A found answer is never replaced by one that was not found, or is for another model: "
-      "that goes to a file beside it");
-  table.ours().flag({"--force"}, force, "Write the answer to that file even so");
+      "the working directory). Never overwrites a successful answer with a failed one or one for another model; writes "
+      "another file beside it instead");
+  table.ours().flag({"--force"}, force, "Overwrite even a successful answer");
   table.ours().value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
                      "Write the layers and their precisions as words for --layer-precisions, one per line");
   table.ours()

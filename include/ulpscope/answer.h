@@ -134,7 +134,7 @@ struct ScaleEdit {
 
 /// A change that costs no precision, made before any layer is raised.
 struct Repair {
-  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "scale" (a region),
+  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "scale" (a region),
                      ///< "correct-biases" (of typed models alone), "equalise" and "equalise-copy" (channels, in
                      ///< constants or by an added layer).
   std::string name;  ///< Layer or tensor.
@@ -142,8 +142,8 @@ struct Repair {
   std::string text;  ///< One sentence.
   std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
   std::vector<ScaleEdit> edits{};        ///< scale.
-  /// What it buys, with those that have the same numbers: the share of the tolerance that the answer uses on the samples
-  /// of the search, without and with them. NaN where nobody measured it.
+  /// What it buys, with those that have the same numbers: the share of the tolerance that the answer uses on the
+  /// samples of the search, without and with them. NaN where nobody measured it.
   double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;
 };
 

@@ -35,8 +35,8 @@ struct SearchStrategy {
   /// What layers may be raised to, from the lowest to the highest.
   std::vector<Precision> ladder{Precision::kFP32};
   Objective objective = Objective::kFastest;
-  /// The share of the tolerance that is searched at, so that the answer holds on other data. 0: from the data, between
-  /// 0.03 and 0.5, the less the more the samples differ in what they use of it.
+  /// The share of the tolerance that is searched at, so that the answer holds on other data. 0: chosen from the data
+  /// (0.03 to 0.5), smaller when errors vary more between samples.
   double margin = 0;
   bool shrink = false;          ///< Take single layers out of the set that was found, as far as it still passes.
   bool repair = true;           ///< Constants and regions beyond fp16, and channels that one int8 scale does not suit.

@@ -80,11 +80,11 @@ class Backend {
   /// Throws Error(kUnsupported) where the device is not there.
   virtual DeviceDescription device() const { return {std::string(name()), {}}; }
 
-  /// Opens what it runs on and says nothing of it, so that this is done when somebody plans. Throws as plan() would,
-  /// which may be asked all the same.
+  /// Warms the device up in advance. Optional.
+  /// Throws what plan() would; plan() may still be called afterwards.
   virtual void start() const {}
 
-  /// Values are copied to hand them out: better one network than several in a row.
+  /// Outputs must be copied from device memory, so one large network beats several small ones.
   virtual bool has_own_memory() const noexcept { return false; }
 
   /// The backend for bodies of control flow, which layers of a plan run.

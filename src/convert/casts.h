@@ -41,8 +41,8 @@ DataType stored_by_movement(const Specialization& spec, const Assignment& assign
 /// say it in that type.
 bool may_round_what_it_moves(const Specialization& spec, const Assignment& assignment, LayerId id);
 
-/// The type in which a layer in float32 stores its outputs, since the file has them so, behind a Cast; kUndefined: as it
-/// computes.
+/// The type in which a layer in float32 stores its outputs, since the file has them so, behind a Cast; kUndefined: as
+/// it computes.
 DataType stored_by_file(const Specialization& spec, const Assignment& assignment, LayerId id);
 
 /// Per tensor that is constant in the file without being there: its elements.

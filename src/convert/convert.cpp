@@ -326,7 +326,7 @@ class Converter {
       if (type != spec_.type(id) &&
           (network_.tensor(id).producer == kNone ? network_.is_output(id) : spec_.is_constant(id)))
         refuse(ErrorCode::kUnsupported,
-               fmt::format("--io-types: '{}' is handed out as it comes in; its type cannot be changed", name));
+               fmt::format("--io-types: '{}' is an output that nothing computes; its type cannot be changed", name));
       if (input && type != DataType::kFloat32 && !onnx_accepts("", "Cast", result_.opset_after, type))
         refuse(ErrorCode::kUnsupported,
                fmt::format("--io-types: opset {} has no {}", result_.opset_after, name_of(type)));

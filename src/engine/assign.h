@@ -17,8 +17,8 @@ namespace ulpscope {
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options,
                              const LayerTypes* requested = nullptr);
 
-/// The narrow type in which the file has what a layer computes, and in which it is stored whatever the layer's precision
-/// is; kUndefined: the file has float32, or no floats.
+/// The narrow type in which the file has what a layer computes, and in which it is stored whatever the layer's
+/// precision is; kUndefined: the file has float32, or no floats.
 DataType narrow_type_in_file(const Specialization& spec, LayerId id);
 
 }  // namespace ulpscope

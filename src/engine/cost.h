@@ -31,7 +31,7 @@ struct CostProblem {
   /// One tensor between nodes. A cast to each other storage type that is wanted is paid once.
   struct Value {
     int producer = -1;           ///< Node; -1: a network input, stored as float32.
-    bool output = false;         ///< Also handed out as float32.
+    bool output = false;         ///< Also a network output, in float32.
     std::vector<int> consumers;  ///< Nodes.
     double pass_us = 0;          ///< A pass that converts it,
     double share = 1;            ///< and what a cast takes of one.

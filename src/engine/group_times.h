@@ -44,8 +44,8 @@ class GroupTimes {
   GroupTimes(const Specialization& spec, std::shared_ptr<const TimedKernels> timed)
       : spec_(spec), timed_(std::move(timed)) {}
 
-  /// Microseconds, launch included; nothing where the target does not say. Of one group of several `together`: of one
-  /// by itself where it is not known otherwise.
+  /// Microseconds, launch included; nothing where the target does not say. `together`: how many products of
+  /// one operand are computed as one; where that was not measured, the time of a single one.
   std::optional<double> find(const Group& group, std::string_view precision, int together = 1) const;
   /// The same; where the target does not know the group, but knows others that begin with the same product, the least
   /// of these: what follows a product is little beside it.

@@ -20,7 +20,7 @@ namespace ulpscope {
 struct Operand {
   TensorId tensor = kNone;              ///< kNone: an optional operand that is absent.
   Rounding rounding = Rounding::kNone;  ///< Every element is rounded to this before it is used.
-  Rounding first = Rounding::kNone;     ///< And before that to this: a Constant layer that is stored in a narrow type.
+  Rounding first = Rounding::kNone;     ///< To this first, if it comes from a Constant layer stored in a narrow type.
   /// Read as 8-bit integers: an activation by `quantization`; a constant brings its own scales, one per output channel
   /// of a product, else one for all.
   bool integers = false;
@@ -32,7 +32,7 @@ struct Operand {
 
 /// A tensor as a kernel leaves it.
 struct Store {
-  TensorId tensor = kNone;  ///< kNone: an output that nobody wants.
+  TensorId tensor = kNone;  ///< kNone: unused output.
   Rounding rounding = Rounding::kNone;
   /// Other kernels of the group read the values as they were computed: these are kept beside the rounded ones.
   bool exact = false;
@@ -99,7 +99,7 @@ struct Schedule {
   Grouping grouping;
   /// Per group, in their order, its kernels in theirs.
   std::vector<std::vector<KernelDescription>> kernels;
-  std::vector<Operand> outputs;       ///< The network's outputs, as they are handed out.
+  std::vector<Operand> outputs;       ///< The network's outputs, in the types that callers get.
   IdMap<TensorId, DataType> storage;  ///< Per tensor: the type whose numbers its elements are, once stored.
 };
 

@@ -14,8 +14,8 @@ struct ScaleShift {
 /// From the four constant parameters, rounded first, computed in double. REQUIRES: is_scale_shift(spec, layer).
 ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding);
 
-/// Every parameter keeps its size when it is rounded: nothing overflows, nothing drowns among the subnormals. What is no
-/// finite number stays what it is.
+/// Every parameter keeps its size when it is rounded: nothing overflows, nothing drowns among the subnormals. What is
+/// no finite number stays what it is.
 bool survives_rounding(const Specialization& spec, const Layer& layer, Rounding rounding);
 
 /// What the layer multiplies by and adds when it computes in a type of this rounding. Parameters that do not survive

@@ -51,7 +51,7 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
     const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
     numeric[l] = computes && (lowerable || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
-    // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantized.
+    // when it is itself an output: then the floats that it was selected by are results, too. Or when it is quantized.
     const bool dequantizes = layer.op->function == Function::kDequantize;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];

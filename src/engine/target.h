@@ -29,8 +29,8 @@ struct Target {
   std::array<double, 6> tflops{};  ///< Dense peak per Precision; 0: the GPU has no such arithmetic.
   double bandwidth_gb_per_s = 0;
   double launch_us = 0;
-  /// What a cast between groups takes of a pass of its own: less where groups read other types on the way. Of values
-  /// that no product reads in the other type, and of those that one does.
+  /// Cost of a cast between groups, as a fraction of a separate pass over the tensor: of values that no product reads
+  /// in the other type, and of those that one does.
   double cast_share = 1, product_cast_share = 1;
   /// What a run takes per megabyte of weights of products beyond those that a cache keeps from run to run.
   double weight_us_per_mb = 0, cached_mb = 0;

@@ -170,7 +170,7 @@ LayerTypes requested_types(const Network& network, const std::vector<std::string
   if (!named.empty() && std::ranges::none_of(named, [&](LayerId id) { return lowered[id]; })) {
     const Layer& layer = network.layer(named.front());
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it, and nothing is left to lower; "
+                fmt::format("[options] layer '{}' ({}) matches both --keep and --lower, and nothing is left to lower; "
                             "try naming it in one of them",
                             layer.name, layer.op->name));
   }

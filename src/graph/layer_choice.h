@@ -17,9 +17,9 @@ bool has_precision(const Layer& layer) noexcept;
 
 /// The layers with float arithmetic that the words name: a layer or an ONNX node, else an operator ("Softmax"), else a
 /// pattern of such names; in bodies of control flow, too, of which the If, Loop or Scan names all. In the order of
-/// their ids, each once. Words that name only layers without a precision of their own (in lists of other tools, say) have
-/// no effect, as one warning says. Throws Error(kInvalidArgument) naming the option, with similar names, for a word that
-/// names nothing.
+/// their ids, each once. Words that name only layers without a precision of their own (in lists of other tools, say)
+/// have no effect, as one warning says. Throws Error(kInvalidArgument) naming the option, with similar names, for a
+/// word that names nothing.
 std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
                                  std::string_view option);
 

@@ -1,4 +1,4 @@
-// Which tensors a network hands out.
+// Which tensors are network outputs.
 #pragma once
 
 #include <span>

@@ -19,7 +19,7 @@ struct Typing {
   IdMap<TensorId, DataType>
       written;  ///< Per tensor: the type that its producer writes; the declared one of a constant.
   IdMap<LayerId, std::vector<Read>> reads;  ///< Per layer and input.
-  std::vector<DataType> outputs;            ///< Per network output: the type that it is handed out in.
+  std::vector<DataType> outputs;            ///< Per network output: the type that callers get.
   /// Per tensor: readers get a constant of their own, in the type that they read: weights, Constant nodes, and what is
   /// computed from constants alone.
   IdMap<TensorId, char> constant;

@@ -409,7 +409,7 @@ std::vector<Reason> explain_outside(Trials& trials, const Assignment& low, std::
   return reasons;
 }
 
-/// Values inside of a body are not handed out: what is known is what a trial said.
+/// Values inside of a body are no network outputs: what is known is what a trial said.
 Reason reason_inside(const Network& network, LayerId id, Precision low) {
   Reason result;
   result.kind = ReasonKind::kMeasured;

@@ -275,7 +275,7 @@ def half_model():
     [
         (["--fp16", "--keep", "Ad"], "did you mean"),
         (["--fp16", "--keep", "nothing*"], "expected a layer"),
-        (["--fp16", "--keep", "Add", "--lower", "A*"], "--keep and --lower both mean it"),
+        (["--fp16", "--keep", "Add", "--lower", "A*"], "matches both --keep and --lower"),
         (["--fp16", "--keep", "Add", "--layer-precisions", "Add:float16"], "disagree"),
         (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
         (["--fp16", "--keep", "*"], "expected layers to lower"),

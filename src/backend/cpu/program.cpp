@@ -44,7 +44,7 @@ Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, 
   return target;
 }
 
-/// A value that no instruction computed, or that is handed out twice, goes through a copy.
+/// A value that no instruction computed, or that is two outputs, goes through a copy.
 Register ProgramBuilder::computed(Register source) {
   const bool made = std::ranges::any_of(form_.steps, [&](const auto& s) { return s.target == source; });
   const bool taken = std::ranges::any_of(form_.outputs, [&](const auto& o) { return o.source == source; });

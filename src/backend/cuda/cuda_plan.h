@@ -40,7 +40,7 @@ class CudaPlan final : public Plan {
   void choose(ProductProgramStep& step);
   void choose(ConvolveStep& step);
   void find_ranges();
-  /// Where networks that hand out many tensors have them.
+  /// Where networks with many outputs have them.
   void place_results();
   /// Takes the tile of that name, or computes them apart; false: there is none.
   bool take(ProductProgramStep& step, const std::string& algorithm);

@@ -1,4 +1,4 @@
-// Depthwise convolutions: a thread computes eight channels of neighbours along the width. Weights lie in shared memory;
+// Depthwise convolutions: a thread computes eight channels of neighbors along the width. Weights lie in shared memory;
 // those of one row of taps are in registers, where every loaded input meets all the outputs that it belongs to.
 #include <fmt/format.h>
 

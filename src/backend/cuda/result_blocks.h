@@ -1,4 +1,4 @@
-// Host memory for plans that hand out many tensors: one block per run instead of fresh pages for each of them, which
+// Host memory for plans with many outputs: one block per run instead of fresh pages for each of them, which
 // cost more than the copies from the device.
 #pragma once
 

@@ -87,7 +87,7 @@ struct DownloadStep {
 struct HostStep {
   std::shared_ptr<const Kernel> kernel;
   std::vector<int> inputs, outputs;  ///< Of the host's values; -1: absent.
-  std::string computes;              ///< What its outputs depend on beside the inputs.
+  std::string computes;              ///< Cache key of the computation: everything but its inputs.
 };
 
 struct Step {
