@@ -41,18 +41,18 @@ class OptionReader {
   }
 
   ModelOptions read() {
-    for (const Option& option : options_of(file_.run_options)) take(option);
+    for (const Option& option : options_of(file_.run_options)) apply_option(option);
     return result_;
   }
 
  private:
-  void take(const Option& option) {
-    static const std::set<std::string> kElsewhere = {"--trt",     "--tf32",
-                                                     "--fp16",    "--bf16",
-                                                     "--fp8",     "--int8",
-                                                     "--fusion",  "--precision-constraints",
-                                                     "--repairs", "--calibration-cache"};
-    if (kElsewhere.contains(option.name)) return;
+  void apply_option(const Option& option) {
+    static const std::set<std::string> kReadFromAnswer = {"--trt",     "--tf32",
+                                                          "--fp16",    "--bf16",
+                                                          "--fp8",     "--int8",
+                                                          "--fusion",  "--precision-constraints",
+                                                          "--repairs", "--calibration-cache"};
+    if (kReadFromAnswer.contains(option.name)) return;
     if (option.name == "--assume-lowest") {
       result_.cost_model = false;
     } else if (option.name == "--target" && option.values.size() == 1) {

@@ -127,8 +127,8 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
 }
 
 /// The bias of a product that runs in int8 is one layer with it; elsewhere it takes the next higher precision.
-void settle_biases(const Specialization& spec, const BuildOptions& options, const Requests& requests,
-                   Precision next_higher, Assignment& assignment) {
+void propagate_bias_precision(const Specialization& spec, const BuildOptions& options, const Requests& requests,
+                              Precision next_higher, Assignment& assignment) {
   for (LayerId l : spec.network->layers.ids()) {
     const LayerId product = product_of_bias(spec, l);
     if (product == kNone || spec.folded[l] || !spec.numeric[l]) continue;
@@ -331,7 +331,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   if (open) choose_by_cost(spec, options, choices, result);
   if (options.int8) {
     int8.warn(spec, std::move(without_scale));
-    settle_biases(spec, options, requests, next_higher, result);
+    propagate_bias_precision(spec, options, requests, next_higher, result);
   }
   assign_bodies(spec, options, requested, requests, result);
   derive_storage(network, spec.inferred, constraints_hold(options), false, result, requested);

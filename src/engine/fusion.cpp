@@ -146,12 +146,12 @@ class Fuser {
   bool stays_inside(TensorId id) const {
     // Network outputs and tensors with a requested type are stored.
     if (spec_.output[id] || assignment_.pinned[id]) return false;
-    if (is_handed_out_cast(id)) return false;
+    if (feeds_output_cast(id)) return false;
     return assignment_.storage[id] == stored_by(network_.tensor(id).producer);
   }
 
-  /// A network output in another float type: a typed file has the stored value and a Cast that hands it out.
-  bool is_handed_out_cast(TensorId id) const {
+  /// A network output in another float type: a typed file has the stored value and a Cast before the output.
+  bool feeds_output_cast(TensorId id) const {
     for (LayerId consumer : spec_.consumers[id]) {
       const Layer& layer = network_.layer(consumer);
       if (layer.op->function == Function::kCast && spec_.output[layer.outputs[0]] &&

@@ -98,7 +98,7 @@ TypedEdit::TypedEdit(TypedFile& file, onnx::GraphProto& graph, const Network& ne
   for (const auto& each : changes.quantized) quantized_[{each.layer, each.input}] = &each;
   replaced_.insert(changes.replaced.begin(), changes.replaced.end());
   for (const auto& info : source_.value_info()) described_[info.name()] = &info;
-  for (std::size_t o = 0; o < network.outputs.size(); ++o) handed_out_[network.outputs[o]] = typing_.outputs[o];
+  for (std::size_t o = 0; o < network.outputs.size(); ++o) output_types_[network.outputs[o]] = typing_.outputs[o];
 }
 
 void TypedEdit::edit_bodies() {
@@ -205,8 +205,8 @@ void TypedEdit::add_initializer(const std::string& name, const Tensor& source, D
 std::string TypedEdit::name_in(TensorId id, DataType type) {
   const std::string& name = network_.tensor(id).name;
   const DataType own = written(id);
-  const auto out = handed_out_.find(id);
-  const bool renamed = out != handed_out_.end() && out->second != own && network_.tensor(id).producer != kNone;
+  const auto out = output_types_.find(id);
+  const bool renamed = out != output_types_.end() && out->second != own && network_.tensor(id).producer != kNone;
   if (renamed && !inner_.contains(id)) inner_[id] = file_.fresh(fmt::format("{}_{}", name, short_name(own)));
   const std::string& source = renamed ? inner_.at(id) : name;
   if (type == DataType::kUndefined || type == own || !is_float(own)) return source;

@@ -197,7 +197,7 @@ class TypedEdit {
   std::vector<LayerId> layer_of_node_;
   std::unordered_set<std::string> needed_, needed_before_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> described_;
-  std::map<TensorId, DataType> handed_out_;
+  std::map<TensorId, DataType> output_types_;
   std::map<LayerId, LayerId> absorbed_;
   std::map<std::pair<LayerId, std::size_t>, const Tensor*> parameters_;
   std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantized*> quantized_;

@@ -102,7 +102,7 @@ void TypedEdit::write_descriptions() {
     if (id == kNone || !info.type().has_tensor_type()) continue;
     DataType type = written(id);
     if (const auto found = retyped_.find(info.name()); found != retyped_.end()) type = found->second;
-    if (const auto found = handed_out_.find(id); found != handed_out_.end()) type = found->second;
+    if (const auto found = output_types_.find(id); found != output_types_.end()) type = found->second;
     if (is_constant(id) && variants_.contains(id))
       for (const auto& [variant, name] : variants_.at(id))
         if (name == info.name()) type = variant.first;

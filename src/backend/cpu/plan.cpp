@@ -231,12 +231,12 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
     own = bound;
     runs = reuse(*store, bound);
   }
-  std::vector<char> handed_out(made_.slots.size(), 0);
+  std::vector<char> is_output(made_.slots.size(), 0);
   for (int slot : made_.outputs) {
     const auto i = static_cast<std::size_t>(slot);
     if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
     bound[i] = Tensor(made_.slots[i].type, made_.slots[i].shape);
-    handed_out[i] = 1;
+    is_output[i] = 1;
   }
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
@@ -249,7 +249,7 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
     const auto i = static_cast<std::size_t>(slot);
-    results.push_back(handed_out[i] ? bound[i] : bound[i].clone());
+    results.push_back(is_output[i] ? bound[i] : bound[i].clone());
   }
   if (store != nullptr) bound = std::move(own);
   for (int slot : made_.inputs)

@@ -100,6 +100,6 @@ std::string ConvolutionCode::element(const std::string& sum) const {
   return text;
 }
 
-EightCode ConvolutionCode::eight() const { return {epilogue, inputs, outputs, 1, index("k")}; }
+VectorizedProgramSource ConvolutionCode::eight() const { return {epilogue, inputs, outputs, 1, index("k")}; }
 
 }  // namespace ulpscope::cuda

@@ -38,7 +38,7 @@ struct ConvolutionCode {
   /// Statements that store what becomes of `sum` (of type Sum) at n, k, od, oh, ow.
   std::string element(const std::string& sum) const;
   /// The same for eight channels from k on.
-  EightCode eight() const;
+  VectorizedProgramSource eight() const;
 
  private:
   std::vector<std::string> index(const std::string& channel) const;

@@ -231,12 +231,12 @@ void CudaPlan::place_results() {
   // Few are kept one by one by who runs the network; so many are looked at and dropped.
   constexpr std::size_t kMany = 16, kAlignment = 64, kKept = 3;
   offsets_of_results_.assign(made_.host.size(), kNoPlace);
-  std::vector<char> handed_out(made_.host.size(), 0);
-  for (int value : made_.outputs) handed_out[value] = 1;
+  std::vector<char> is_output(made_.host.size(), 0);
+  for (int value : made_.outputs) is_output[value] = 1;
   std::size_t count = 0, bytes = 0;
   for (const Step& step : made_.steps) {
     const auto* download = std::get_if<DownloadStep>(&step.work);
-    if (download == nullptr || handed_out[download->host] == 0) continue;
+    if (download == nullptr || is_output[download->host] == 0) continue;
     const HostValue& value = made_.host[download->host];
     const std::size_t size = static_cast<std::size_t>(num_elements(value.shape)) * size_of(value.type);
     offsets_of_results_[download->host] = bytes;

@@ -17,8 +17,9 @@ bool is_plain(DataType type, Rounding rounding) {
 
 }  // namespace
 
-EightCode::EightCode(const Program& program, std::vector<ProgramInput> inputs, std::vector<ProgramOutput> outputs,
-                     std::size_t along, std::vector<std::string> index)
+VectorizedProgramSource::VectorizedProgramSource(const Program& program, std::vector<ProgramInput> inputs,
+                                                 std::vector<ProgramOutput> outputs, std::size_t along,
+                                                 std::vector<std::string> index)
     : program_(program),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
@@ -29,41 +30,41 @@ EightCode::EightCode(const Program& program, std::vector<ProgramInput> inputs, s
 }
 
 /// Eight elements are one or two aligned words.
-bool EightCode::is_vector(const std::vector<std::int64_t>& strides, int alignment) const {
+bool VectorizedProgramSource::is_vector(const std::vector<std::int64_t>& strides, int alignment) const {
   if (strides[along_] != 1 || alignment % kWordBytes != 0) return false;
   for (std::size_t i = 0; i < strides.size(); ++i)
     if (i != along_ && strides[i] % kEight != 0) return false;
   return true;
 }
 
-bool EightCode::loads_eight(const ProgramInput& input) const {
+bool VectorizedProgramSource::loads_eight(const ProgramInput& input) const {
   return is_plain(input.type, input.rounding) && is_vector(input.strides, input.alignment);
 }
 
-bool EightCode::stores_eight(const ProgramOutput& output) const {
+bool VectorizedProgramSource::stores_eight(const ProgramOutput& output) const {
   return !output.quantization && is_plain(output.type, output.rounding) && is_vector(output.strides, output.alignment);
 }
 
-bool EightCode::moves_along_only(const ProgramInput& input) const {
+bool VectorizedProgramSource::moves_along_only(const ProgramInput& input) const {
   for (std::size_t i = 0; i < input.strides.size(); ++i)
     if (i != along_ && input.strides[i] != 0) return false;
   return true;
 }
 
-std::string EightCode::load_eight(std::size_t load) const {
+std::string VectorizedProgramSource::load_eight(std::size_t load) const {
   const ProgramInput& input = inputs_[load];
   return fmt::format("float eight{0}[8];\nload<{1}, 8, 16>(in{0} + ({2}) * {3}, eight{0});\n", load,
                      type_code(input.type), sum_of_strides(input.strides, index_), size_of(input.type));
 }
 
-std::string EightCode::loads() const {
+std::string VectorizedProgramSource::loads() const {
   std::string text;
   for (std::size_t i = 1; i < inputs_.size(); ++i)
     if (loads_eight(inputs_[i]) && moves_along_only(inputs_[i])) text += load_eight(i);
   return text;
 }
 
-std::string EightCode::code(const std::string& given) const {
+std::string VectorizedProgramSource::code(const std::string& given) const {
   std::string text;
   std::vector<std::string> pointers{""}, values{given};
   for (std::size_t i = 1; i < inputs_.size(); ++i) {

@@ -10,14 +10,14 @@
 
 namespace ulpscope::cuda {
 
-/// A program without row instructions on eight elements of its domain, neighbours along one dimension. Load 0 is not in
+/// A program without row instructions on eight elements of its domain, neighbors along one dimension. Load 0 is not in
 /// memory: it is what the kernel has computed.
-class EightCode {
+class VectorizedProgramSource {
  public:
   /// `along`: the dimension; its first index is a multiple of 8. `index`: per dimension the expression, of type long
   /// long, of the first of the eight. The program outlives this.
-  EightCode(const Program& program, std::vector<ProgramInput> inputs, std::vector<ProgramOutput> outputs,
-            std::size_t along, std::vector<std::string> index);
+  VectorizedProgramSource(const Program& program, std::vector<ProgramInput> inputs, std::vector<ProgramOutput> outputs,
+                          std::size_t along, std::vector<std::string> index);
 
   /// Statements that load what depends on `along` alone, to be put where its index is known first.
   std::string loads() const;

@@ -8,8 +8,8 @@
 namespace ulpscope::cuda {
 
 void Lowering::find_parts() {
-  std::set<TensorId> handed_out;
-  for (const Operand& output : schedule_.outputs) handed_out.insert(output.tensor);
+  std::set<TensorId> network_outputs;
+  for (const Operand& output : schedule_.outputs) network_outputs.insert(output.tensor);
   for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels) {
       const auto* concat = std::get_if<LayerKernel>(&kernel);
@@ -23,7 +23,7 @@ void Lowering::find_parts() {
       std::int64_t offset = 0;
       for (const Operand& operand : concat->operands) {
         if (operand.tensor == kNone || !spec_.shape(operand.tensor)) break;
-        if (const TensorId part = generated_part(operand.tensor, handed_out); part != kNone)
+        if (const TensorId part = generated_part(operand.tensor, network_outputs); part != kNone)
           parts_.try_emplace(part, Part{&store, offset});
         offset += num_elements(shape(operand.tensor));
       }
@@ -32,9 +32,9 @@ void Lowering::find_parts() {
 
 /// What a generated kernel computes and nobody but this operand's reader has, with other names for it on the way; else
 /// none.
-TensorId Lowering::generated_part(TensorId id, const std::set<TensorId>& handed_out) const {
+TensorId Lowering::generated_part(TensorId id, const std::set<TensorId>& network_outputs) const {
   for (;;) {
-    if (spec_.is_constant(id) || handed_out.contains(id)) return kNone;
+    if (spec_.is_constant(id) || network_outputs.contains(id)) return kNone;
     const Uses& uses = uses_[id];
     if (uses.readers.size() != 1 || uses.producer == nullptr) return kNone;
     if (std::holds_alternative<ProgramKernel>(*uses.producer)) return id;

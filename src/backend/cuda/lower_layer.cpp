@@ -325,7 +325,7 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     read.push_back(from.strides[static_cast<std::size_t>(d)]);
   }
   ProgramAssembly assembly(domain, static_cast<int>(axes.size()));
-  const Register x = assembly.input(from, read, needed(from.type, kernel.operands[0].rounding));
+  const Register x = assembly.input(from, read, missing_rounding(from.type, kernel.operands[0].rounding));
   std::int64_t length = 1;
   for (std::int64_t d : axes) length *= input[static_cast<std::size_t>(d)];
   std::vector<ops::ProgramOperand> operands(std::max<std::size_t>(l.inputs.size(), 1));

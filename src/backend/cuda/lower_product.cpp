@@ -191,8 +191,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
   step.a = pointer(a_view);
   View b_view;
-  if (const auto beside = columns_beside(kernel); !beside.empty()) {
-    b_view = column_weights(kernel, beside, type);
+  if (const auto adjacent = adjacent_columns(kernel); !adjacent.empty()) {
+    b_view = column_weights(kernel, adjacent, type);
     spec.b = {1, spec.k, 0};
   } else if (spec_.is_constant(b.tensor)) {
     Weights weights = float_weights(b, *matrices);

@@ -87,7 +87,7 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
         Rounding::kNone);
   }
   const View view = device_view(load.operand);
-  const Rounding rounding = needed(view.type, load.operand.rounding);
+  const Rounding rounding = missing_rounding(view.type, load.operand.rounding);
   return assembly.input(
       view, load.per_channel ? channel_strides(domain) : broadcast_strides(shape(id), view.strides, domain), rounding);
 }

@@ -40,7 +40,7 @@ std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kern
   return has && matrices->n % 8 == 0 ? matrices : std::nullopt;
 }
 
-std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& kernel) const {
+std::vector<Lowering::Columns> Lowering::adjacent_columns(const ProductKernel& kernel) const {
   if (kernel.integers || !matrix_of_columns(kernel)) return {};
   std::vector<Columns> result;
   const TensorId tensor = kernel.operands[0].tensor;
@@ -66,12 +66,12 @@ std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& ker
   return result;
 }
 
-View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type) {
+View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& adjacent, DataType type) {
   std::string key = "columns";
   std::vector<ConstantSource> parts;
   std::vector<StoredMatrix> stored;
   std::int64_t begin = 0, elements = 0;
-  for (const Columns& columns : beside) {
+  for (const Columns& columns : adjacent) {
     if (columns.kernel == &kernel) begin = elements;
     elements += columns.matrices.k * columns.matrices.n;
     const Operand& own = columns.kernel->operands[1];
@@ -104,9 +104,9 @@ std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, cons
 }
 
 bool Lowering::lower_with_others(const ProductKernel& first) {
-  const std::vector<Columns> beside = columns_beside(first);
+  const std::vector<Columns> adjacent = adjacent_columns(first);
   std::vector<Member> members;
-  for (auto each = std::ranges::find(beside, &first, &Columns::kernel); each != beside.end(); ++each) {
+  for (auto each = std::ranges::find(adjacent, &first, &Columns::kernel); each != adjacent.end(); ++each) {
     auto member = member_of(*each, first);
     if (!member) break;
     members.push_back(std::move(*member));
@@ -145,7 +145,7 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   if (!adds_bias_before_rounding(spec) || !target_.has_product(spec)) return false;
   ProductStep step;
   step.a = pointer(a);
-  step.b = pointer(column_weights(first, beside, type));
+  step.b = pointer(column_weights(first, adjacent, type));
   if (biased) {
     const Tensor bias = joined_biases(biases, widths);
     step.bias = pointer(constant_view(bias, content_key(bias), type));

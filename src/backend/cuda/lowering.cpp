@@ -22,7 +22,9 @@ DataType type_of(Rounding rounding) {
   return rounding == Rounding::kBF16 ? DataType::kBFloat16 : DataType::kFloat32;
 }
 
-Rounding needed(DataType type, Rounding rounding) { return is_exact(type, rounding) ? Rounding::kNone : rounding; }
+Rounding missing_rounding(DataType type, Rounding rounding) {
+  return is_exact(type, rounding) ? Rounding::kNone : rounding;
+}
 
 Tensor zero_padded(const Tensor& values, const Shape& shape) {
   Tensor result(DataType::kFloat32, shape);
@@ -346,7 +348,7 @@ void Lowering::hoist_host_steps() {
       if (value >= 0) early[value] = 1;
     return true;
   };
-  // What is only handed out comes to the host when all is done.
+  // What only network outputs need comes to the host when all is done.
   std::vector<char> read(made_.host.size(), 0);
   for (const Step& step : made_.steps) {
     if (const auto* upload = std::get_if<UploadStep>(&step.work)) read[upload->host] = 1;

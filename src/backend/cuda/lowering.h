@@ -50,8 +50,8 @@ Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& w
 
 /// The type that holds every value rounded so; float32 for kNone and tf32.
 DataType type_of(Rounding rounding);
-/// What is left to be done to elements of this type that are to be rounded so.
-Rounding needed(DataType type, Rounding rounding);
+/// The rounding that elements of this type still lack if they are to be rounded so; kNone: they hold nothing else.
+Rounding missing_rounding(DataType type, Rounding rounding);
 /// The same elements as float32, with zeros behind them, in a shape.
 Tensor zero_padded(const Tensor& values, const Shape& shape);
 
@@ -159,8 +159,8 @@ class Lowering {
   std::vector<std::int64_t> order_of(const Operand& operand);
   /// The tensor is this view of what is there already, when that needs no other rounding.
   bool alias(const Store& store, View view);
-  /// Puts steps that need nothing of the device first, and what is only handed out last: they do not cut what runs
-  /// there.
+  /// Puts steps that need nothing of the device first, and what only network outputs need last: they do not cut what
+  /// runs there.
   void hoist_host_steps();
   void find_lifetimes();
 
@@ -247,7 +247,7 @@ class Lowering {
   View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
 
   // lower_together.cpp
-  /// A product of floats by a constant matrix, one for all rows, that may lie beside others in memory.
+  /// A product of floats by a constant matrix, one for all rows, that may be adjacent to others in memory.
   struct Columns {
     const ProductKernel* kernel;
     MatrixShape matrices;
@@ -255,10 +255,10 @@ class Lowering {
   std::optional<MatrixShape> matrix_of_columns(const ProductKernel& kernel) const;
   /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them. Of
   /// several with the same matrix, one that may be computed with `kernel`.
-  std::vector<Columns> columns_beside(const ProductKernel& kernel) const;
+  std::vector<Columns> adjacent_columns(const ProductKernel& kernel) const;
   /// The matrices of all in memory of this type, k innermost; the view begins at that of `kernel`. Nothing of it
   /// depends on the others' types: assignments find there what others left.
-  View column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type);
+  View column_weights(const ProductKernel& kernel, const std::vector<Columns>& adjacent, DataType type);
   /// A product that another one with the same first operand can compute.
   struct Member {
     const ProductKernel* kernel;
@@ -313,7 +313,7 @@ class Lowering {
   void find_attentions();
   std::optional<Attention> attention_of(const ProductKernel& values) const;
   bool is_zero(TensorId id) const;
-  /// Nobody but so many kernels read it, and it is not handed out; the kernel that makes it, else null.
+  /// Nobody but so many kernels read it, and it is no network output; the kernel that makes it, else null.
   const KernelDescription* sole_producer(TensorId id, std::size_t readers) const;
   /// The operand is another one times a number, stored in the type that the operand is read in: that one.
   std::optional<std::pair<Operand, float>> multiplied(const Operand& operand) const;
@@ -323,7 +323,7 @@ class Lowering {
   // lower_concat.cpp
   /// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps.
   void find_parts();
-  TensorId generated_part(TensorId id, const std::set<TensorId>& handed_out) const;
+  TensorId generated_part(TensorId id, const std::set<TensorId>& network_outputs) const;
   /// As define(), in the whole; nothing where it has no place there.
   std::optional<View> define_part(const Store& store, const std::vector<std::int64_t>& strides);
   View whole_of(const Store& store);
@@ -362,7 +362,7 @@ class Lowering {
   LoweringTarget& target_;
   Steps made_;
   LayerId current_ = kNone;                       ///< Whose steps are being added.
-  const KernelDescription* described_ = nullptr;  ///< The same; null: outputs are handed out.
+  const KernelDescription* described_ = nullptr;  ///< The same; null: network outputs are copied.
   IdMap<TensorId, Location> locations_;
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;

@@ -292,7 +292,7 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   for (std::size_t d = 0; d < rows.size(); ++d) index.push_back(fmt::format("(long long)x{}", d));
   index.emplace_back("(long long)column");
   const std::size_t along = rows.size();
-  const EightCode eight(program.program, std::move(inputs), std::move(outputs), along, std::move(index));
+  const VectorizedProgramSource eight(program.program, std::move(inputs), std::move(outputs), along, std::move(index));
 
   const int stages = stages_of(tile);
   std::string text = prelude();
