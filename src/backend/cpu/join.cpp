@@ -181,6 +181,9 @@ class Joiner {
     return pinned_[slot] != 0 || readers_[slot].upper_bound(step) != readers_[slot].end();
   }
 
+  /// Step k becomes both programs: what b reads of a's outputs are a's registers now, so these values stay in
+  /// registers. It stands at k, since only there b's other inputs are known to be made. Outputs of a that somebody
+  /// reads behind k are still stored; slots that nobody reads any more are dropped.
   void combine(int i, int k) {
     const ProgramForm a = std::move(programs_.at(i)), b = std::move(programs_.at(k));
     Step &x = made_.steps[static_cast<std::size_t>(i)], &y = made_.steps[static_cast<std::size_t>(k)];

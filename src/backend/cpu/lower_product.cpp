@@ -31,6 +31,9 @@ void Lowering::lower(const ProductKernel& kernel) {
   if (empty || !(lower_matrices(kernel) || lower_convolution(kernel))) lower_reference_product(kernel);
 }
 
+/// MatMul and Gemm: one product of oneDNN, on which the first addition of a vector along its columns rides; all else of
+/// the epilogue is a program behind it. Integers are bytes where the processor multiplies these, else floats that hold
+/// them, in as many products along k as keep every partial sum exact.
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const auto form = ops::matrix_form(l);
@@ -160,6 +163,8 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
   results.scaling = {};
 }
 
+/// Convolutions over one or two dimensions with constant parameters, channels last. False: those that oneDNN has no
+/// primitive for, and all others, run in reference kernels.
 bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;

@@ -7,6 +7,8 @@
 
 namespace ulpscope::cpu {
 
+/// The products with all inputs do not wait for each other: they are one product, biases included, and only the
+/// recurrence goes step by step. Gates are padded to whole vectors, so that its loops have no rests.
 bool Lowering::lower_recurrent(const LayerKernel& kernel) {
   using Input = RecurrentInput;
   const auto form = recurrent_layer(spec_, kernel);

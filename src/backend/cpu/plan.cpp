@@ -218,6 +218,9 @@ std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
   return times;
 }
 
+/// Several threads may run one plan: each takes a workspace, and gives it back for the next run. Fresh outputs are
+/// computed into new tensors, which the caller keeps. The others (inputs, constants, views, one slot that is two
+/// outputs) are copied, since the next run or the caller may write over them.
 std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
                                      std::span<StepTime> times) const {
   const std::shared_ptr<std::byte> arena = weights_.arena(arena_bytes_);

@@ -34,6 +34,8 @@ bool is_in_panels(const memory::desc& desc) {
          desc.get_strides() == Dims{16 * 64, padded[0] * 64};
 }
 
+/// One primitive for all of the product. A slice of k has the strides of the whole and an offset, so that nothing is
+/// copied for it; a constant b is packed once into the layout that oneDNN chooses, under a key that all plans share.
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const bool sliced = spec.k_end != 0;
   const std::int64_t slice = sliced ? spec.k_end - spec.k_begin : spec.k;

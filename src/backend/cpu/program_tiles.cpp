@@ -12,6 +12,9 @@ std::optional<ProgramTiles> ProgramTiles::make(const ProgramForm& form) {
   return tiles;
 }
 
+/// Makes loops of the domain: neighboring dimensions that all inputs step over evenly are one loop, so that most
+/// programs have two, the tile's rows and columns, and loops around them. False where a row is not one loop: reductions
+/// go along a single one.
 bool ProgramTiles::collapse(const ProgramForm& form) {
   const std::size_t row_begin = form.domain.size() - static_cast<std::size_t>(form.row_dims);
   std::vector<Loop> outer, row;

@@ -121,6 +121,8 @@ void CudaPlan::keep_values(const Checkpoint& checkpoint, ActivationStore& store)
   }
 }
 
+/// Steps of the device between those of the host are recorded once and launched as a graph. Without a store, the first
+/// run enqueues them one by one: it may be the only one, and a recording would take longer.
 std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());

@@ -54,6 +54,9 @@ void Lowering::find_attentions() {
         }
 }
 
+/// Goes back from the product with the values: [Where that puts 0 for NaN,] a program that ends in a softmax, the
+/// product that it reads, factors of that one's operands. Everything on the way must have no other reader, since it is
+/// not stored any more, and no rounding that the kernel could not repeat.
 std::optional<Lowering::Attention> Lowering::attention_of(const ProductKernel& values) const {
   const auto plain_product = [&](const ProductKernel& kernel) {
     const auto form = ops::matrix_form(layer(kernel.layer));
@@ -159,6 +162,9 @@ void Lowering::lower_parts(const Attention& attention) {
   }
 }
 
+/// The programs between the products become two pieces of the kernel: the epilogue of the first product, and what the
+/// softmax is taken of; between them lies the rounding that the scores would be stored with. False where the kernel has
+/// no form for these types, shapes or sizes: then the parts are lowered by themselves.
 bool Lowering::lower_attention(const Attention& attention, const ProductKernel& values) {
   const ProductKernel& scores = *attention.scores;
   const ProgramKernel& softmax = *attention.softmax;

@@ -65,6 +65,8 @@ View Lowering::read_integers(const Operand& operand, const Shape& domain, std::v
   return found->second = to;
 }
 
+/// cuBLASLt where it multiplies such bytes (signed, in fours), a generated kernel elsewhere: sums are exact in both.
+/// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
 bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization.is_unsigned;

@@ -134,6 +134,9 @@ Lowering::Weights Lowering::padded(const Weights& weights, std::int64_t columns)
   return result;
 }
 
+/// MatMul and Gemm by cuBLASLt, which reads rows where they lie, also with gaps between them; its results lie likewise,
+/// if all that is left to do can follow these strides. What the epilogue has beyond cuBLASLt's own is a program behind
+/// it, which may become one kernel with the product (add_with_program).
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const auto form = ops::matrix_form(l);

@@ -45,6 +45,9 @@ View Lowering::input_sums(const LayerKernel& kernel, const ops::RecurrentForm& f
   return sums;
 }
 
+/// One product with all inputs ahead, then a kernel for every time step (two where a gate scales the state first), with
+/// both directions in it. States take turns between two slots, since all blocks of a step read what the step before
+/// left.
 bool Lowering::lower_recurrent(const LayerKernel& kernel) {
   const auto form = recurrent_layer(spec_, kernel);
   if (!form) return false;

@@ -103,6 +103,9 @@ std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, cons
   return Member{&kernel, columns.matrices, std::move(fold)};
 }
 
+/// One product for several that read the same rows (the projections of an attention): their columns are adjacent in one
+/// matrix of weights, and each result is a view of the whole. Only for those whose epilogue is a bias at most, since
+/// the columns of one product share all else.
 bool Lowering::lower_with_others(const ProductKernel& first) {
   const std::vector<Columns> adjacent = adjacent_columns(first);
   std::vector<Member> members;

@@ -108,6 +108,8 @@ std::vector<std::vector<Register>> reductions_in_turn(const Program& program) {
 
 }  // namespace
 
+/// Few long rows would keep few blocks busy: pieces of each row are reduced on their own, then the pieces. Reductions
+/// that need others go in turns, and what they read is computed again in each turn.
 void Lowering::add_program(ProgramAssembly assembly) {
   const ProgramSpec& spec = assembly.spec();
   const auto pieces = pieces_of(spec);
