@@ -8,25 +8,18 @@
 #include <cstdlib>
 
 #include "core/text.h"
-#include "graph/assignment.h"
+#include "graph/layer_form.h"
 #include "precision/objective.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
 
-int rank_of(Precision precision) {
-  switch (precision) {
-    case Precision::kFP32:
-      return 3;
-    case Precision::kTF32:
-      return 2;
-    case Precision::kFP16:
-    case Precision::kBF16:
-      return 1;
-    default:
-      return 0;
-  }
+std::vector<std::string> rungs() {
+  std::vector<std::string> names;
+  for (const LayerForm& form : layer_forms())
+    if (is_rung(form)) names.emplace_back(form.request());
+  return names;
 }
 
 std::string objective_help() {
@@ -43,10 +36,10 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.section("Search", "finding the layers that need more precision.");
   table.ours()
       .list({"-p", "--precision"}, ladder, "TYPE",
-            "What layers may be raised to, where --fp16, --bf16 or --int8 is too coarse: float32 (default), float16, "
-            "bfloat16, also several. `--int8 --precision float16 float32` tries float16 for the layers that int8 does "
-            "not suit, and enables it")
-      .choose({"float32", "float16", "bfloat16"});
+            "What layers may be raised to, where --fp16, --bf16 or --int8 is too coarse: float32 (default), tf32, "
+            "float16, bfloat16, also several. `--int8 --precision float16 float32` tries float16 for the layers that "
+            "int8 does not suit, and enables it. tf32 is for products: other layers that are raised to it have float32")
+      .choose(rungs());
   table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
             "Inputs (JSON, .npz, .npy) that the answer is checked with, at the whole tolerance, but not searched on: "
@@ -139,10 +132,10 @@ SearchOptions SearchArgs::options() const {
   if (!ladder.empty()) {
     options.ladder.clear();
     for (const std::string& name : ladder) {
-      const Precision precision = *precision_from_type(*data_type_from_name(name));
+      const Precision precision = *request_named(name)->precision();
       if (std::ranges::find(options.ladder, precision) == options.ladder.end()) options.ladder.push_back(precision);
     }
-    std::ranges::stable_sort(options.ladder, {}, rank_of);
+    std::ranges::stable_sort(options.ladder, {}, [](Precision p) { return form_of(p).rank; });
   }
   return options;
 }

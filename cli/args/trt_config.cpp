@@ -154,11 +154,13 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   declare_profiles(table);
-  table.flag({"--tf32"}, tf32, "Allow tf32");
-  table.flag({"--fp16"}, fp16, "Allow float16. What takes less time on the target is taken: see --assume-lowest");
-  table.flag({"--bf16"}, bf16, "Allow bfloat16");
-  table.flag({"--fp8"}, fp8, "Allow float8");
-  table.flag({"--int8"}, int8, "Allow int8");
+  for (const LayerForm& form : layer_forms())
+    if (form.precision != Precision::kFP32)
+      table.flag({form.flag()}, allow(form.precision),
+                 fmt::format("Allow {}{}", form.request(),
+                             form.precision == Precision::kFP16
+                                 ? ". What takes less time on the target is taken: see --assume-lowest"
+                                 : ""));
   table
       .value(
           {"--precision-constraints"}, constraints, "MODE",
@@ -207,13 +209,16 @@ std::size_t TrtConfigArgs::memory_bytes() const {
 
 int TrtConfigArgs::num_threads() const { return checked_threads(threads.value_or(0), "[options] --threads"); }
 
+PrecisionSet TrtConfigArgs::precisions() const {
+  PrecisionSet result;
+  for (const LayerForm& form : layer_forms())
+    result.set(form.precision, allowed[static_cast<std::size_t>(form.precision)]);
+  return result;
+}
+
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   BuildOptions options;
-  options.tf32 = tf32;
-  options.fp16 = fp16;
-  options.bf16 = bf16;
-  options.fp8 = fp8;
-  options.int8 = int8;
+  options.enabled = precisions();
   if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
   if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
@@ -223,7 +228,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (target) options.target = *target;
   options.threads = num_threads();
   options.memory_limit = memory_bytes();
-  if (calibration_cache && !int8 && !config_script && !config_postprocess_script)
+  if (calibration_cache && !precisions().has_quantized() && !config_script && !config_postprocess_script)
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
 

@@ -1,6 +1,7 @@
 // What the engine is built for: TensorRT's builder configuration, and what is ours beside it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "args/model.h"
@@ -11,7 +12,7 @@ namespace ulpscope::cli {
 
 struct TrtConfigArgs {
   Repeated min_shapes, opt_shapes, max_shapes;
-  bool tf32 = false, fp16 = false, bf16 = false, fp8 = false, int8 = false;
+  std::array<bool, kPrecisionCount> allowed{};  ///< --tf32, --fp16, ...
   std::optional<std::string> constraints;
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;
@@ -23,6 +24,9 @@ struct TrtConfigArgs {
   bool assume_lowest = false;
   std::optional<int> threads;
   std::optional<std::string> memory_limit;
+
+  bool& allow(Precision p) { return allowed[static_cast<std::size_t>(p)]; }
+  PrecisionSet precisions() const;
 
   void declare_profiles(OptionTable& table);
   void declare_backend(OptionTable& table);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "api/loaded_model.h"
 #include "args/parser.h"
@@ -35,15 +34,16 @@ AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
 }
 
 void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
-  for (const auto& [name, flag] :
-       {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {
-    const bool allowed = std::ranges::find(answer.precisions, name) != answer.precisions.end();
-    if (config.*flag && !allowed)
+  for (const LayerForm& form : layer_forms()) {
+    if (form.precision == Precision::kFP32) continue;
+    bool& given = config.allow(form.precision);
+    const bool allowed = std::ranges::find(answer.precisions, form.name) != answer.precisions.end();
+    if (given && !allowed)
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --answer and --{}: the answer lowers layers to {} and holds for that alone; "
-                              "try a search with --{}",
-                              name, fmt::join(answer.precisions, " and "), name));
-    config.*flag = allowed;
+                  fmt::format("[options] --answer and {0}: the answer lowers layers to {1} and holds for that alone; "
+                              "try a search with {0}",
+                              form.flag(), fmt::join(answer.precisions, " and ")));
+    given = allowed;
   }
   if (!config.fusion) config.fusion = answer.fusion;
 }

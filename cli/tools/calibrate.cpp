@@ -133,7 +133,7 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
 void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
   const BuildOptions& build = model.loaded().build;
-  if (!build.int8) {
+  if (!build.enabled.has_quantized()) {
     if (config.calib_base_cls || config.quantile)
       log_warning(
           "Some int8 calibrator options were set, but int8 precision is not enabled. Calibration options will be "

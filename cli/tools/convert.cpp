@@ -66,9 +66,9 @@ class ConvertTool : public Tool {
     table.ours().value({"--answer"}, answer_path_, "FILE",
                        "The answer of `precision search`: types, kept layers, clamped constants and fusion");
     set_.declare(table);
-    table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
-    table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
-    table.flag({"--int8"}, config_.int8,
+    table.flag({"--fp16"}, config_.allow(Precision::kFP16), "Lower layers to float16");
+    table.flag({"--bf16"}, config_.allow(Precision::kBF16), "Lower layers to bfloat16");
+    table.flag({"--int8"}, config_.allow(Precision::kINT8),
                "Lower layers to int8, by QuantizeLinear and DequantizeLinear; others to --fp16 or --bf16, if given");
     table.value({"--calibration-cache"}, config_.calibration_cache, "FILE",
                 "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, "
@@ -148,7 +148,7 @@ class ConvertTool : public Tool {
     }
     loaded.checks = std::move(checks);
     loaded.build.assume_lowest = true;
-    if (config_.int8 || (to_engine() && loaded.build.int8)) {
+    if (config_.precisions().has_quantized() || (to_engine() && loaded.build.enabled.has_quantized())) {
       if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
       add_scales(args, *host, model);
     }
@@ -180,7 +180,7 @@ class ConvertTool : public Tool {
   }
 
  private:
-  bool lowers() const { return config_.fp16 || config_.bf16 || config_.int8; }
+  bool lowers() const { return !config_.precisions().empty(); }
   /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
   bool edits_only() const { return copies() && !lowers() && !repair_only_ && !to_engine() && !to_view(); }
   bool copies() const {
@@ -262,7 +262,7 @@ class ConvertTool : public Tool {
   }
 
   void check_repair_only() const {
-    if (config_.fp16 || config_.bf16 || config_.int8 || answer_path_ || convert_.relax || !convert_.keep.empty() ||
+    if (lowers() || answer_path_ || convert_.relax || !convert_.keep.empty() ||
         !convert_.lower.empty() || !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ ||
         save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
       throw Error(ErrorCode::kInvalidArgument,
@@ -295,8 +295,8 @@ class ConvertTool : public Tool {
   void declare_engine(OptionTable& table) {
     table.section("Engine", "what an engine is built for.");
     config_.declare_profiles(table);
-    table.flag({"--tf32"}, config_.tf32, "Lower layers to tf32");
-    table.flag({"--fp8"}, config_.fp8, "Lower layers to float8");
+    table.flag({"--tf32"}, config_.allow(Precision::kTF32), "Lower layers to tf32");
+    table.flag({"--fp8"}, config_.allow(Precision::kFP8), "Lower layers to float8");
     table.words({"--precision-constraints"}, Arity::kOne, "MODE", "Whether requested layer precisions hold")
         .choose({"prefer", "obey", "none"})
         .ignore("`convert` obeys them");
@@ -311,8 +311,8 @@ class ConvertTool : public Tool {
   /// Options of networks and engines, of which a typed model says nothing.
   void check_typed_model() const {
     const std::pair<bool, const char*> given[] = {
-        {config_.tf32, "--tf32"},
-        {config_.fp8, "--fp8"},
+        {!answer_path_ && config_.precisions().has(Precision::kTF32), "--tf32"},
+        {!answer_path_ && config_.precisions().has(Precision::kFP8), "--fp8"},
         {config_.strongly_typed, "--strongly-typed"},
         {config_.config_script.has_value(), "--trt-config-script"},
         {config_.config_postprocess_script.has_value(), "--trt-config-postprocess-script"},

@@ -72,11 +72,11 @@ class DebugPrecisionTool : public Tool {
 
  private:
   void choose_float16() {
-    if (!args_.precision.config.fp16)
+    if (!args_.precision.config.precisions().has(Precision::kFP16))
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] Cannot mark layers to run in float16 if it is not enabled in the builder configuration.\n"
                   "Please also specify `--fp16` as a command-line option");
-    if (!args_.precision.config.int8)
+    if (!args_.precision.config.precisions().has_quantized())
       log_warning(
           "Using float16 as the higher precision, but float16 is also the lowest precision available. Did you mean to "
           "set --int8 as well?");
@@ -117,7 +117,7 @@ class DebugPrecisionTool : public Tool {
     }
   }
 
-  void write_engine(const LayerTypes& requested) {
+  void write_engine(const Requests& requested) {
     const auto network = std::make_shared<Network>(*setup_.network);
     set_requests(*network, requested);
     const auto engine = Engine::build(network, setup_.build);

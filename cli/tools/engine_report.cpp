@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "ulpscope/log.h"
 
@@ -14,10 +13,7 @@ namespace {
 constexpr std::size_t kSmall = 20;
 
 /// Whether the layer computes with floats; others report the type that they move.
-bool computes(const Engine::LayerReport& layer) {
-  constexpr std::array<std::string_view, 6> kPrecisions{"fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
-  return std::ranges::find(kPrecisions, layer.precision) != kPrecisions.end();
-}
+bool computes(const Engine::LayerReport& layer) { return precision_named(layer.precision).has_value(); }
 
 void log_layers(const std::vector<Engine::LayerReport>& layers, LogLevel level) {
   log(level, fmt::format("Layers ({}): precision, reason, group, tactic", layers.size()));

@@ -89,9 +89,8 @@ class RunnerCode {
       };
       if (config.save_tactics) tactics("TacticRecorder", "record", *config.save_tactics);
       if (config.load_tactics) tactics("TacticReplayer", "replay", *config.load_tactics);
-      call.flag("tf32", config.tf32).flag("fp16", config.fp16).flag("bf16", config.bf16);
-      call.flag("int8", config.int8).flag("fp8", config.fp8);
-      if (config.int8) {
+      for (const Precision p : config.precisions().members()) call.flag(std::string(name_of(p)).c_str(), true);
+      if (config.precisions().has_quantized()) {
         script_.add_import("polygraphy.backend.trt", "Calibrator");
         if (script_.data.empty()) script_.add_import("polygraphy.comparator", "DataLoader");
         call.named("calibrator", Call("Calibrator")

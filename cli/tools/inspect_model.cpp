@@ -136,7 +136,7 @@ class InspectModelTool : public Tool {
   bool asks_for_engine() const {
     const TrtConfigArgs& config = options_.config;
     const TrtNetworkArgs& network = options_.network;
-    return config.tf32 || config.fp16 || config.bf16 || config.fp8 || config.int8 || config.assume_lowest ||
+    return !config.precisions().empty() || config.assume_lowest ||
            config.strongly_typed || config.constraints || config.obey || config.strict || config.fusion ||
            config.target || config.config_script || config.config_postprocess_script || config.load_tactics ||
            config.save_tactics || config.save_timing_cache || !config.min_shapes.empty() ||

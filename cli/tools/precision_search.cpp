@@ -115,14 +115,12 @@ class PrecisionSearchTool : public Tool {
   /// A precision to fall back to has to be enabled.
   void enable_ladder(const SearchOptions& search) {
     for (const Precision rung : search.ladder) {
-      if (rung == Precision::kFP16 && !options_.config.fp16) {
-        options_.config.fp16 = true;
-        log_info("--precision float16 enables --fp16: layers without an int8 form run in float16");
-      }
-      if (rung == Precision::kBF16 && !options_.config.bf16) {
-        options_.config.bf16 = true;
-        log_info("--precision bfloat16 enables --bf16: layers without an int8 form run in bfloat16");
-      }
+      bool& allowed = options_.config.allow(rung);
+      if (allowed || rung == Precision::kFP32) continue;
+      allowed = true;
+      const std::string_view name = form_of(rung).request();
+      log_info(fmt::format("--precision {} enables {}: layers without an int8 form run in {}", name,
+                           form_of(rung).flag(), name));
     }
   }
 

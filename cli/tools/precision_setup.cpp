@@ -55,7 +55,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
     throw Error(ErrorCode::kUnsupported,
                 "[build] precisions of a strongly typed network are those of the file: there is nothing to try; try "
                 "without --strongly-typed");
-  if (!(build.tf32 || build.fp16 || build.bf16 || build.int8 || build.fp8))
+  if (build.enabled.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] Please enable at least one precision besides float32 (e.g. --int8, --fp16, --tf32)");
   if (options.config.constraints == "none")

@@ -105,9 +105,9 @@ class StrategyTool : public Tool {
     if (top_ && *top_ < 1)
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --top: expected 1 or more, got {}", *top_));
     if (precision_ == "float16") {
-      options_.config.fp16 = true;
+      options_.config.allow(Precision::kFP16) = true;
       higher_ = DataType::kFloat16;
-      if (!options_.config.int8)
+      if (!options_.config.precisions().has_quantized())
         log_warning(
             "Using float16 as the higher precision, but float16 is also the lowest precision available. Did you mean "
             "to set --int8 as well?");

@@ -49,11 +49,7 @@ TensorRTOptions tensorrt_options(const RunOptions& options) {
         "[options] --repairs: TensorRT reads the file as it is; try --trt-backend ulpscope, or leave the repairs "
         "out of the search with --no-repair");
   TensorRTOptions result;
-  result.tf32 = build.tf32;
-  result.fp16 = build.fp16;
-  result.bf16 = build.bf16;
-  result.int8 = build.int8;
-  result.fp8 = build.fp8;
+  result.enabled = build.enabled;
   result.strongly_typed = build.strongly_typed;
   result.precision_constraints = build.constraints == ConstraintMode::kObey     ? "obey"
                                  : build.constraints == ConstraintMode::kPrefer ? "prefer"

@@ -18,7 +18,7 @@ namespace {
 
 std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   const BuildOptions running = options.config.build_options(options.model);
-  const auto no_effect = [](bool given, const char* option) {
+  const auto no_effect = [](bool given, std::string_view option) {
     if (given)
       log_warning(fmt::format("[options] {} has no effect: the model is an engine that is built already", option));
   };
@@ -30,11 +30,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(!options.network.tensor_dtypes.empty(), "--tensor-dtypes");
   no_effect(!options.network.outputs_by_type.empty(), "--trt-outputs-by-type");
   no_effect(options.network.all_tensor_dtypes.has_value(), "--all-tensor-dtypes");
-  no_effect(options.config.fp16, "--fp16");
-  no_effect(options.config.bf16, "--bf16");
-  no_effect(options.config.tf32, "--tf32");
-  no_effect(options.config.int8, "--int8");
-  no_effect(options.config.fp8, "--fp8");
+  for (const Precision p : running.enabled.members()) no_effect(true, form_of(p).flag());
   no_effect(options.config.calibration_cache.has_value(), "--calibration-cache");
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
@@ -53,9 +49,7 @@ const Layer* foreign_layer(const Network& network) {
 
 }  // namespace
 
-bool reduces_precision(const BuildOptions& build) {
-  return build.tf32 || build.fp16 || build.bf16 || build.int8 || build.fp8;
-}
+bool reduces_precision(const BuildOptions& build) { return !build.enabled.empty(); }
 
 std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host) {
   if (options.model.type() == ModelType::kEngine) return load_built_engine(options);

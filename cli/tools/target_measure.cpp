@@ -81,7 +81,7 @@ class TargetMeasureTool : public Tool {
     }
     options_.model.check_not_replaced("-o", *output_);
     TrtConfigArgs& config = options_.config;
-    if (!(config.tf32 || config.fp16 || config.bf16 || config.int8)) config.fp16 = true;
+    if (config.precisions().empty()) config.allow(Precision::kFP16) = true;
     PrecisionSetup setup = make_precision_setup(options_);
     const std::vector<TensorsByName> samples = by_name(make_samples(options_, setup));
     measure_target_of(*output_, setup.model, samples.front());

@@ -109,7 +109,7 @@ class VerifyTool : public Tool {
     Model model = load_network(args, *host);
     LoadedModel& loaded = model.loaded();
     loaded.build.assume_lowest = true;
-    if (config_.int8) {
+    if (config_.precisions().has_quantized()) {
       loaded.build.scales = answer.scales;
       add_scales(args, *host, model);
     }

@@ -1,16 +1,19 @@
 #include "reference.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <ranges>
 #include <span>
 #include <tuple>
 
 #include "arrays.h"
 #include "graph/evaluate.h"
+#include "graph/layer_form.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 
@@ -67,10 +70,18 @@ std::vector<std::tuple<std::string, std::string, int, std::string, bool>> operat
   return result;
 }
 
+/// From low to high: what searching.py orders and names by.
+std::vector<std::pair<std::string, std::string>> precisions() {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const LayerForm& form : std::views::reverse(layer_forms())) result.emplace_back(form.name, form.request());
+  return result;
+}
+
 }  // namespace
 
 void bind_reference(nb::module_& module) {
   module.def("operators", &operators, "All operators: (domain, name, first opset, precision rule, has a derivative).");
+  module.def("precisions", &precisions, "All precisions from low to high: (name, name of what asks for it).");
   module.def(
       "reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
       "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");

@@ -19,9 +19,8 @@ from .progress import Report, Watcher, watched
 if TYPE_CHECKING:
     from .data import Model
 
-_ORDER = ("int8", "fp8", "bf16", "fp16", "tf32", "fp32")
-_LONG_NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-_IN_FILE_NAMES = ("tf32", "fp16", "bf16", "fp8", "int8")
+_ORDER = [name for name, _ in _core.precisions()]  # From low to high.
+_LONG_NAMES = {request: name for name, request in _core.precisions()}
 
 
 class SearchInterrupted(KeyboardInterrupt):
@@ -74,7 +73,7 @@ def search(
     model:       a path, bytes, or an onnx.ModelProto.
     data:        samples: {input name: array} each, in the shapes of the model; see ulpscope.Data.
     precisions:  what layers may be lowered to: "tf32", "fp16", "bf16", "int8".
-    fallback:    what they may be raised to: "float32", "float16", "bfloat16".
+    fallback:    what they may be raised to: "float32", "tf32" (products; other layers have float32 then), "float16", "bfloat16".
     hold_out:    samples that the answer is checked with, but not searched on. None: every fourth of `data`, if there are
                  four or more; False: none.
     golden:      exact outputs, one per sample (or those of `hold_out` behind them). None: of the model in float32.
@@ -112,7 +111,7 @@ def search(
     criterion = make_criterion(metric, threshold, rtol, atol)
     ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback, "fallback")}, key=_rank)
     wanted = names_of(precisions, "precisions")
-    wanted += [rung for rung in ladder if rung in ("fp16", "bf16") and rung not in wanted]
+    wanted += [rung for rung in ladder if rung != _ORDER[-1] and rung not in wanted]
     source = Source(model)
     options = _core.ModelOptions()
     assign(
@@ -173,7 +172,7 @@ def _checked_margin(margin: Optional[float]) -> float:
 def _default_path(model: str, precisions: Sequence[str]) -> str:
     """Where the program would write the answer."""
     stem = os.path.splitext(os.path.basename(model))[0]
-    return f"{stem}.{'-'.join(each for each in _IN_FILE_NAMES if each in precisions)}.answer.json"
+    return f"{stem}.{'-'.join(each for each in reversed(_ORDER) if each in precisions)}.answer.json"
 
 
 def _add_scales(

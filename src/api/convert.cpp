@@ -32,7 +32,7 @@ struct Choice {
   std::shared_ptr<Network> network;
   BuildOptions build;
   std::vector<Repair> repairs;  ///< All that were done.
-  LayerTypes requested;
+  Requests requested;
 };
 
 Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
@@ -78,7 +78,7 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
                        ordered_outputs(*choice.network, options.golden), tolerance.infinities_equal);
   std::vector<std::string> names;
   for (const LayerId id : relaxed.raised) {
-    choice.requested[id] = DataType::kFloat32;
+    choice.requested[id] = Precision::kFP32;
     names.push_back(choice.network->layer(id).name);
   }
   if (answer) add_raised_layers(*choice.network, relaxed, *answer);
@@ -153,7 +153,7 @@ std::vector<TensorMap> every_other(const std::vector<TensorMap>& samples, std::s
 /// the correction does not come from; sets the errors of the result.
 void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
                        Choice& choice, ConvertedModel& result) {
-  if (!choice.build.int8)
+  if (!choice.build.enabled.has_quantized())
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --bias-correction: expected layers in int8, got none; try --int8, or an answer with int8");
   const auto error_of = [&](const Choice& each, const std::vector<TensorMap>& of) {
@@ -234,8 +234,9 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   end_limited(build.memory_limit,
               "the inputs of all samples, the outputs that are compared, and what a run of either model holds took",
               "fewer or smaller samples");
-  const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
-                                        build.int8 ? " --int8 --calibration-cache CACHE" : "");
+  std::string flags;
+  for (const Precision p : build.enabled.members())
+    flags += fmt::format(" {}{}", form_of(p).flag(), is_quantized(p) ? " --calibration-cache CACHE" : "");
   result.layer_precisions = layer_precisions_form(*spec, assignment);
   result.postprocess_script = postprocess_script(*spec, assignment, choice.requested, flags);
   result.exclusions = exclusions(*spec, assignment);

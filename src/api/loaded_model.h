@@ -72,7 +72,7 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
 /// float32 already stays so. Throws Error(kInvalidArgument), which starts with `where`, for a layer that the network
 /// does not have, and for one that is asked for in another type.
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
-                         const std::string& where, LayerTypes& requested);
+                         const std::string& where, Requests& requested);
 
 /// The tolerance of the answer. Throws Error(kInvalidArgument), which starts with `where`, when it does not say one.
 CriterionOptions criterion_of(const AnswerFile& answer, const std::string& where);

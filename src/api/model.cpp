@@ -40,9 +40,9 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   model.clamps = clamp_constants(network, model.clamp_words);
   std::vector<std::string> words;
   for (const auto& [name, type] : options.layer_precisions) words.push_back(name + ":" + type);
-  for (const auto& [id, type] :
-       find_layer_precisions(network, words, {.where = "[model] layer_precisions", .types = kLayerTypes}))
-    network.layer(id).precision = type;
+  for (const auto& [id, request] :
+       find_layer_precisions(network, words, {.where = "[model] layer_precisions", .accepts = is_implemented}))
+    network.layer(id).precision = request;
 }
 
 }  // namespace
@@ -167,18 +167,18 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
 }
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
-                         const std::string& where, LayerTypes& requested) {
+                         const std::string& where, Requests& requested) {
   for (const KeptLayer& kept : answer.answer.kept) {
     const LayerId id = network.find_layer(kept.name);
     if (id == kNone)
       refuse_answer(model, where, fmt::format("it keeps the layer '{}', which the model does not have", kept.name));
-    auto& type = requested[id];
-    if (type == DataType::kFloat32) continue;  // more is kept than the answer needs
-    if (type && *type != storage_of(kept.precision))
+    auto& request = requested[id];
+    if (request == Precision::kFP32) continue;  // more is kept than the answer needs
+    if (request && *request != kept.precision)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] layer '{}': --answer keeps it in {}, but --layer-precisions says {}",
-                              kept.name, name_of(storage_of(kept.precision)), name_of(*type)));
-    type = storage_of(kept.precision);
+                              kept.name, form_of(kept.precision).request(), request->name()));
+    request = kept.precision;
   }
 }
 

@@ -19,29 +19,11 @@
 namespace ulpscope {
 namespace {
 
-struct BasePrecision {
-  std::string_view name;
-  DataType type;
-  bool BuildOptions::*flag;                  // null: always enabled
-  bool BuildOptions::*on_request = nullptr;  // for single layers
-};
-constexpr BasePrecision kPrecisions[] = {
-    {"fp32", DataType::kFloat32, nullptr},
-    {"tf32", DataType::kFloat32, &BuildOptions::tf32},
-    {"fp16", DataType::kFloat16, &BuildOptions::fp16, &BuildOptions::fp16_on_request},
-    {"bf16", DataType::kBFloat16, &BuildOptions::bf16, &BuildOptions::bf16_on_request},
-};
-
-const BasePrecision& base_precision(const std::string& name) {
-  for (const BasePrecision& precision : kPrecisions) {
-    if (precision.name == name) return precision;
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[engine] precision: expected fp32, tf32, fp16 or bf16, got '{}'", name));
-}
-
 BuildOptions apply(const EngineOptions& options, Network& network) {
-  const BasePrecision& base = base_precision(options.precision);
+  const auto base = precision_named(options.precision);
+  if (!base || !is_rung(form_of(*base)))
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[engine] precision: expected {}, got '{}'",
+                                                         precision_list(" or ", is_rung), options.precision));
   BuildOptions build;
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = checked_threads(options.threads, "[engine] threads");
@@ -49,14 +31,13 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   build.backend = find_backend(options.backend).name();
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;
-  if (base.flag != nullptr) build.*base.flag = true;
+  if (*base != Precision::kFP32) build.enabled.set(*base);
   std::vector<std::string> words;
   for (const auto& [name, precision] : options.layer_precisions) words.push_back(name + ":" + precision);
-  for (const auto& [id, type] : find_layer_precisions(
-           network, words, {.where = "[engine] layer_precisions", .types = std::span(kLayerTypes).first(3)})) {
-    network.layer(id).precision = type;
-    for (const BasePrecision& other : kPrecisions)
-      if (other.type == type && other.on_request != nullptr) build.*other.on_request = true;
+  for (const auto& [id, request] :
+       find_layer_precisions(network, words, {.where = "[engine] layer_precisions", .accepts = is_rung})) {
+    network.layer(id).precision = request;
+    build.on_request.set(*request.precision());
   }
   return build;
 }

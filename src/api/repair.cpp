@@ -73,7 +73,8 @@ class Repairer {
   /// Everything in fp16.
   Assignment low(const Specialization& spec) const {
     BuildOptions build = build_;
-    build.fp16 = build.assume_lowest = true;
+    build.enabled.set(Precision::kFP16);
+    build.assume_lowest = true;
     return assign_precisions(spec, build);
   }
 
@@ -89,11 +90,12 @@ class Repairer {
   double error_in_fp16(const std::shared_ptr<const Network>& network) {
     interrupt();
     BuildOptions build = build_;
-    build.fp16 = build.assume_lowest = true;
+    build.enabled.set(Precision::kFP16);
+    build.assume_lowest = true;
     Trials trials(network, build, samples_, weights_);
     const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true);
     return criterion
-        ->judge(outputs_, trials.run(trials.assign(LayerTypes(network->layers.size())), 0, samples_.size(), false,
+        ->judge(outputs_, trials.run(trials.assign(Requests(network->layers.size())), 0, samples_.size(), false,
                                      [&] { interrupt(); }))
         .used;
   }

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <ranges>
 #include <set>
 #include <sstream>
 
+#include "graph/layer_form.h"
 #include "onnx/description.h"
 #include "onnx/import.h"
 #include "precision/shell_word.h"
@@ -113,12 +116,30 @@ Value commands(const AnswerFile& file, const ReportOptions& options) {
   return result;
 }
 
+/// From low to high, and what they hold: powers of two, of quantized ones those of the elements.
+Value precisions() {
+  Value result{Value::Array{}};
+  for (const LayerForm& form : std::views::reverse(layer_forms())) {
+    const auto& encoding = form.activation.encoding;
+    const NumericFormat& format = format_of(encoding ? encoding->format : format_of(form.rounding));
+    const int normal = format.is_float ? format.min_exponent() : -1;  // Half a step becomes one.
+    result.push(Value::Map{
+        {"name", form.name},
+        {"scaled", form.is_quantized()},
+        {"smallest", format.is_float ? normal - format.mantissa_bits : normal},
+        {"normal", normal},
+        {"largest", format.is_float ? std::round(std::log2(format.largest())) : std::log2(format.largest() + 0.5)}});
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string report(const AnswerFile& answer, const ReportOptions& options) {
   Value::Map args;
   args.emplace_back("answer", answer_to_json(answer));
   args.emplace_back("source", answer.path.string());
+  args.emplace_back("precisions", precisions());
   args.emplace_back("commands", commands(answer, options));
   std::vector<std::string> words = convert_words(answer, "trial");
   words.emplace_back("--trial");

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "api/loaded_model.h"
@@ -51,16 +50,16 @@ void place_layers(const Network& network, const SearchOptions& options, SearchTa
                   fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
                               "them only",
                               network.layer(id).name));
-  const LayerTypes own = own_requests(network);
+  const Requests own = own_requests(network);
   for (LayerId id : own.ids()) {
     const Layer& layer = network.layer(id);
     if (!layer.precision || !has_precision(layer)) continue;
     const bool kept = std::ranges::find(task.keep, id) != task.keep.end();
-    const bool highest = precision_from_type(*layer.precision) == task.ladder.back();
+    const bool highest = layer.precision == task.ladder.back();
     if (kept && !highest)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] layer '{}': --keep and its requested precision {} contradict each other",
-                              layer.name, name_of(*layer.precision)));
+                              layer.name, layer.precision->name()));
     if (!kept && !highest && std::ranges::find(task.lower, id) == task.lower.end()) task.lower.push_back(id);
   }
   std::ranges::sort(task.lower);
@@ -126,10 +125,8 @@ void warn_of_other_device(const BuildOptions& build, const Target& target) {
 void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
   warn_of_other_device(task.build, target);
-  for (const auto& [enabled, precision] : {std::pair{task.build.fp16, Precision::kFP16},
-                                           {task.build.bf16, Precision::kBF16},
-                                           {task.build.int8, Precision::kINT8}})
-    if (enabled && !target.has(precision))
+  for (const Precision precision : task.build.enabled.members())
+    if (is_implemented(form_of(precision)) && !target.has(precision))
       log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
                               target.name, name_of(precision)));
   const auto& samples = data.samples;
@@ -171,14 +168,11 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
 }
 
 void check_options(const SearchStrategy& options) {
-  // No tf32: engines take it for all of float32, or not at all, and no layer can be asked for it.
-  constexpr std::array kRungs{Precision::kFP32, Precision::kFP16, Precision::kBF16};
-  const auto is_rung = [&](Precision each) { return std::ranges::find(kRungs, each) != kRungs.end(); };
-  if (options.ladder.empty() || !std::ranges::all_of(options.ladder, is_rung))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[search] fallback: expected one or more of fp32, fp16 and bf16, got {}; try fp32",
-                    options.ladder.empty() ? "none" : name_of(*std::ranges::find_if_not(options.ladder, is_rung))));
+  const auto other = std::ranges::find_if_not(options.ladder, [](Precision each) { return is_rung(form_of(each)); });
+  if (options.ladder.empty() || other != options.ladder.end())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[search] fallback: expected one or more of {}, got {}; try fp32",
+                            precision_list(" and ", is_rung), options.ladder.empty() ? "none" : name_of(*other)));
   const auto refuse = [](const char* name, const char* expected, double got) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] {}: expected {}, got {}", name, expected, got));
   };
@@ -292,18 +286,19 @@ std::vector<std::string> run_options(const LoadedModel& model, const Answer& ans
   std::vector<std::string> layers;
   for (const KeptLayer& layer : answer.kept) {
     decided.insert(layer.name);
-    layers.push_back(fmt::format("{}:{}", layer.name, name_of(storage_of(layer.precision))));
+    layers.push_back(fmt::format("{}:{}", layer.name, form_of(layer.precision).request()));
   }
   for (LayerId id : model.network->all_layer_ids())
     if (const Layer& layer = model.network->layer(id); layer.precision && !decided.contains(layer.name))
-      layers.push_back(fmt::format("{}:{}", layer.name, name_of(*layer.precision)));
+      layers.push_back(fmt::format("{}:{}", layer.name, layer.precision->name()));
   add("--layer-precisions", layers);
 
   std::vector<std::string> clamps = model.clamp_words;
   // What has no option of its own is read from the answer: scaled regions, equalizations, and scales that came down
   // with a clamp.
   const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
-    return !repair.exponents.empty() || !repair.edits.empty() || (build.int8 && repair.kind == "clamp");
+    return !repair.exponents.empty() || !repair.edits.empty() ||
+           (build.enabled.has_quantized() && repair.kind == "clamp");
   });
   if (from_answer) add("--repairs", {options.answer_path.string()});
   for (const Repair& repair : answer.repairs)
@@ -322,7 +317,7 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
   file.fusion = name_of(model.build.fusion);
   file.criterion_options = criterion_words(options.criterion);
   file.scales = model.build.scales;
-  if (model.build.int8) file.calibration_cache = options.calibration_cache.string();
+  if (model.build.enabled.has_quantized()) file.calibration_cache = options.calibration_cache.string();
   file.run_options = run_options(model, answer, options);
   file.answer = std::move(answer);
   file.path = options.answer_path;
@@ -361,7 +356,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
   for (const LayerId id : task.keep) {
     const Layer& layer = loaded.network->layer(id);
     if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) == answer.kept.end())
-      answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
+      answer.kept.push_back(kept_layer(layer, precision_in(layer, task.ladder.back()), ReasonKind::kRequested,
                                        "it was asked to be kept; no trial says whether it needs that"));
   }
   warn_of_replaced_files(*loaded.network, "the answer");
@@ -374,8 +369,8 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   const Prepared prepared = prepare(model, samples, options);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);
-  LayerTypes requested = own_requests(*data.network);
-  for (const LayerId id : task.keep) requested[id] = storage_of(task.ladder.back());
+  Requests requested = own_requests(*data.network);
+  for (const LayerId id : task.keep) requested[id] = task.ladder.back();
   const Assignment low = trials.assign(requested);
   SearchPlan plan;
   for (const LayerId id : search_candidates(*trials.specialization(), low, task)) {

@@ -36,7 +36,7 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   const auto repaired = std::make_shared<Network>(*loaded.network);
   if (build.scales.empty()) build.scales = answer.scales;
   apply_repairs(*repaired, build.scales, answer.answer.repairs);
-  LayerTypes requested = own_requests(*repaired);
+  Requests requested = own_requests(*repaired);
   request_kept_layers(loaded, *repaired, answer, where, requested);
   Trials trials(repaired, build, fitted, loaded.weights);
   const Assignment assignment = trials.assign(requested);

@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
-#include "formats/quantized.h"
 #include "formats/rounding.h"
 #include "ops/forms.h"
 
@@ -152,7 +151,7 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
   // Integers times one scale already.
   if (dequantized_weights(spec_, tensor, 0, 1)) return value;
   return weights_.get(fmt::format("{}|int8 and back", key(tensor)), [&] {
-    const NumericFormat& format = format_of(Format::kInt8);
+    const NumericFormat& format = format_of(operand.encoding->format);
     Tensor result(DataType::kFloat32, value.shape());
     quantize(format, {}, value, own_scales(format, {}, value), result.data<float>(), true);
     return result;
@@ -199,7 +198,7 @@ Tensor PreparedConstants::of_load(const Load& load, LayerId reader) const {
   if (load.source != Load::Source::kTensor)
     return scale_or_shift(load.normalization, load.source == Load::Source::kShift, load.operand.rounding);
   if (!spec_.is_constant(load.operand.tensor)) return {};
-  return load.operand.integers ? dequantized(reader, load.operand) : get(load.operand);
+  return load.operand.is_encoded() ? dequantized(reader, load.operand) : get(load.operand);
 }
 
 }  // namespace ulpscope

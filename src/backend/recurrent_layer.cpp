@@ -9,7 +9,7 @@ std::optional<ops::RecurrentForm> recurrent_layer(const Specialization& spec, co
   const Layer& l = spec.network->layer(kernel.layer);
   if (kernel.open || !ops::is_recurrent(l)) return std::nullopt;
   for (const std::size_t i : {Input::kW, Input::kR, Input::kB, Input::kPeephole})
-    if (const TensorId id = l.input(i); id != kNone && (!spec.is_constant(id) || kernel.operands[i].integers))
+    if (const TensorId id = l.input(i); id != kNone && (!spec.is_constant(id) || kernel.operands[i].is_encoded()))
       return std::nullopt;
   const auto shape = [&](std::size_t i) -> const Shape& { return *spec.shape(l.inputs[i]); };
   if (physical_type(spec.type(l.inputs[Input::kX])) != DataType::kFloat32) return std::nullopt;

@@ -21,7 +21,7 @@ namespace {
 /// The layer quantizes its constant with one scale for all channels.
 bool quantizes_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  if (low.precision[id] != Precision::kINT8 || layer.op->kind == OpKind::kContraction) return false;
+  if (!is_quantized(low.precision[id]) || layer.op->kind == OpKind::kContraction) return false;
   const bool edited = std::ranges::any_of(fold.edits, [&](const Edit& edit) { return edit.layer == id; });
   return edited && product_of_bias(spec, id) == kNone;
 }
@@ -31,7 +31,7 @@ bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) 
   if (shape.size() < fold.trailing + 1 || shape[shape.size() - 1 - fold.trailing] != fold.channels) return false;
   for (LayerId reader : fold.readers) {
     const auto quantized = quantized_inputs(spec, reader);
-    if (low.precision[reader] != Precision::kINT8 || quantized.size() != 1 || quantized[0] != fold.tensor ||
+    if (!is_quantized(low.precision[reader]) || quantized.size() != 1 || quantized[0] != fold.tensor ||
         is_integer_product(spec, reader))
       return false;
   }

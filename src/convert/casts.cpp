@@ -397,7 +397,7 @@ DataType stored_by_file(const Specialization& spec, const Assignment& assignment
 
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  return assignment.precision[id] == Precision::kINT8 ||
+  return is_quantized(assignment.precision[id]) ||
          (layer.op->kind == OpKind::kContraction && spec.numeric[id] &&
           spec.type(layer.outputs[0]) == DataType::kFloat32 && is_integer_product(spec, id));
 }

@@ -35,7 +35,6 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The first with QuantizeLinear and DequantizeLinear per axis.
-constexpr int kInt8Opset = 13;
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
 
@@ -97,19 +96,25 @@ class Converter {
 
   void check_assignment() {
     bool narrow = false;
+    std::size_t untyped = 0;
     for (const auto& [l, place] : places_) {
       const Layer& layer = place.layer();
-      if (precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
-        refuse(ErrorCode::kUnsupported,
-               fmt::format("layer '{}': {} has no form in the typed file; expected fp32, fp16, bf16 or int8",
-                           layer.name, name_of(precision(l))));
+      if (form_of(precision(l)).opset == 0) {
+        result_.assignment.precision[l] = Precision::kFP32;
+        ++untyped;
+      }
       const bool declared_narrow = std::ranges::any_of(present(layer.outputs), [&](TensorId id) {
         return is_lowerable(place.spec->type(id)) && place.spec->type(id) != DataType::kFloat32;
       });
       if (!place.numeric() || !has_precision(layer)) continue;
-      const bool lowered = is_narrow(precision(l)) || precision(l) == Precision::kINT8;
+      const bool lowered = is_narrow(precision(l)) || is_quantized(precision(l));
       narrow |= lowered && !declared_narrow;
     }
+    if (untyped > 0)
+      log_warning(fmt::format(
+          "[convert] {} layer(s) in tf32 are float32 in the file, for which ONNX has no other type: TensorRT "
+          "takes tf32 for all products in float32 where its flag TF32 is set, and for none elsewhere",
+          untyped));
     for (TensorId t : network_.tensors.ids())
       if (!result_.assignment.pinned.empty() && result_.assignment.pinned[t])
         refuse(ErrorCode::kUnsupported,
@@ -170,7 +175,8 @@ class Converter {
     };
     for_each_lowered(want);
     for_each_rounding_movement(want);
-    if (has_int8()) wanted.insert(kInt8Opset);
+    for (const Precision p : result_.assignment.precision)
+      if (is_quantized(p)) wanted.insert(form_of(p).opset);
     for (int opset : wanted) {
       if (opset <= result_.opset_before || opset > kNewestOpset) continue;
       const std::string blocker = exporter_.blocks_opset(opset, changes_.ranks);
@@ -218,29 +224,26 @@ class Converter {
     return {};
   }
 
-  bool has_int8() const {
-    const auto& all = result_.assignment.precision;
-    return std::ranges::find(all, Precision::kINT8) != all.end();
-  }
+  bool has_int8() const { return std::ranges::any_of(result_.assignment.precision, is_quantized); }
 
   /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
   void keep_what_cannot_be_integers() {
     Assignment& assignment = result_.assignment;
     for (LayerId id : network_.layers.ids()) {
-      if (precision(id) != Precision::kINT8 || product_of_bias(spec_, id) != kNone) continue;
+      if (!is_quantized(precision(id)) || product_of_bias(spec_, id) != kNone) continue;
       std::string reason = frozen_[id] ? "it is inside of a model-local function, which stays as it is"
-                           : result_.opset_after < kInt8Opset
+                           : result_.opset_after < form_of(precision(id)).opset
                                ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
                                : integer_obstacle(spec_, assignment, id, casts_fixed_shapes());
       const LayerId bias = bias_of(spec_, id);
-      if (reason.empty() && bias != kNone && precision(bias) == Precision::kINT8 && frozen_[bias])
+      if (reason.empty() && bias != kNone && is_quantized(precision(bias)) && frozen_[bias])
         reason = "its bias is inside of a model-local function, which stays as it is";
       if (reason.empty()) {
         ++result_.lowered;
         continue;
       }
       for (LayerId each : {id, bias}) {
-        if (each == kNone || precision(each) != Precision::kINT8) continue;
+        if (each == kNone || !is_quantized(precision(each))) continue;
         const DataType type = assignment.int8_output;
         const bool narrow = type != DataType::kFloat32 && obstacle(each, type).empty();
         assignment.precision[each] = narrow ? *precision_from_type(type) : Precision::kFP32;

@@ -6,7 +6,6 @@
 #include "convert/casts.h"
 #include "convert/lowerable.h"
 #include "engine/int8.h"
-#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope {

@@ -38,7 +38,7 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
     if (!spec.numeric[id] || layer.output(0) == kNone) continue;
     if (spec.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec, layer)) continue;
     const auto product = products.find(id);
-    const bool absorbed = product != products.end(), in_int8 = absorbed && product->second.integers;
+    const bool absorbed = product != products.end(), in_int8 = absorbed && product->second.elements;
     if (!in_int8 && !is_narrow(assignment.precision[id])) continue;
     const DataType type = storage_of(assignment.precision[id]);
     if (absorbed) {

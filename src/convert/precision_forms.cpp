@@ -11,10 +11,6 @@
 namespace ulpscope {
 namespace {
 
-std::string_view type_name(Precision precision) {
-  return precision == Precision::kINT8 ? "int8" : name_of(storage_of(precision));
-}
-
 bool has_choice(const LayerPlace& place) { return place.numeric() && has_precision(place.layer()); }
 
 /// The ONNX nodes of layers that stay in float32.
@@ -35,12 +31,12 @@ bool is_as_in_file(const LayerPlace& place, const Assignment& assignment) {
 /// allowed.
 std::vector<std::pair<std::string, std::string>> constrained_layers(const Specialization& spec,
                                                                     const Assignment& assignment,
-                                                                    const LayerTypes& requested) {
+                                                                    const Requests& requested) {
   std::vector<std::pair<std::string, std::string>> layers;
   for (const LayerPlace& place : all_layers(spec))
     if (place.holder == kNone && has_choice(place) && !is_as_in_file(place, assignment) &&
         (requested[place.id] || assignment.precision[place.id] == Precision::kFP32))
-      layers.emplace_back(place.layer().name, type_name(assignment.precision[place.id]));
+      layers.emplace_back(place.layer().name, form_of(assignment.precision[place.id]).request());
   return layers;
 }
 
@@ -60,11 +56,11 @@ std::string layer_precisions_form(const Specialization& spec, const Assignment& 
   std::string text;
   for (const LayerPlace& place : all_layers(spec))
     if (has_choice(place) && !is_as_in_file(place, assignment))
-      text += fmt::format("{}:{}\n", place.layer().name, type_name(assignment.precision[place.id]));
+      text += fmt::format("{}:{}\n", place.layer().name, form_of(assignment.precision[place.id]).request());
   return text;
 }
 
-std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const LayerTypes& requested,
+std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const Requests& requested,
                                std::string_view flags) {
   std::string text = fmt::format(
       "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"

@@ -19,7 +19,7 @@ std::string layer_precisions_form(const Specialization& spec, const Assignment& 
 /// stay in float32, and those with an entry in `requested` (one per layer); others take the lowest precision that the
 /// builder allows; those networks do not reach into bodies. `flags` are the builder's (" --fp16"), for the command in
 /// the script's text.
-std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const LayerTypes& requested,
+std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const Requests& requested,
                                std::string_view flags);
 
 /// The ONNX nodes in float32, as JSON: `nodes_to_exclude` of ModelOpt AutoCast (regular expressions) and

@@ -22,7 +22,7 @@ constexpr int kMoves = 2000;
 
 /// The space of what may be raised: all that nothing was asked for.
 SearchSpace make_space(const Network& network, const BuildOptions& build, const std::vector<TensorMap>& samples,
-                       const LayerTypes& requested) {
+                       const Requests& requested) {
   auto asked = std::make_shared<Network>(network);
   SearchTask task;
   task.build = build;
@@ -56,7 +56,7 @@ double share_in_float32(SearchSpace& space, const Levels& levels) {
 }  // namespace
 
 Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const BuildOptions& build,
-                            const std::vector<TensorMap>& samples, const LayerTypes& requested,
+                            const std::vector<TensorMap>& samples, const Requests& requested,
                             const Criterion& criterion, std::vector<TensorMap> golden, bool infinities_equal) {
   SearchSpace space = make_space(*network, build, samples, requested);
   Relaxation result;

@@ -26,7 +26,7 @@ struct Relaxation {
 /// `golden`: one per sample; empty: of the network in float32. Throws Error(kInvalidArgument) for golden results that do
 /// not fit.
 Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const BuildOptions& build,
-                            const std::vector<TensorMap>& samples, const LayerTypes& requested,
+                            const std::vector<TensorMap>& samples, const Requests& requested,
                             const Criterion& criterion, std::vector<TensorMap> golden, bool infinities_equal);
 
 /// The answer with these layers among those that are kept, and the figures of the samples that were judged.

@@ -19,38 +19,7 @@ namespace {
 bool constraints_hold(const BuildOptions& options) { return options.constraints != ConstraintMode::kNone; }
 
 bool is_enabled(Precision precision, const BuildOptions& options) {
-  switch (precision) {
-    case Precision::kFP32:
-      return true;
-    case Precision::kTF32:
-      return options.tf32;
-    case Precision::kFP16:
-      return options.fp16 || options.fp16_on_request;
-    case Precision::kBF16:
-      return options.bf16 || options.bf16_on_request;
-    case Precision::kFP8:
-      return options.fp8;
-    case Precision::kINT8:
-      return options.int8;
-  }
-  return false;
-}
-
-std::string_view flag_of(Precision precision) {
-  switch (precision) {
-    case Precision::kFP16:
-      return "--fp16";
-    case Precision::kBF16:
-      return "--bf16";
-    case Precision::kFP8:
-      return "--fp8";
-    case Precision::kINT8:
-      return "--int8";
-    case Precision::kTF32:
-      return "--tf32";
-    default:
-      return "";
-  }
+  return precision == Precision::kFP32 || options.enabled.has(precision) || options.on_request.has(precision);
 }
 
 /// The type that a typed file gives to a layer's arithmetic: that of its output, or of its first float input.
@@ -63,27 +32,26 @@ DataType declared_type(const Specialization& spec, const Layer& layer) {
 }
 
 /// Why the request of a layer cannot be kept; empty when it can.
-std::string refusal(const Specialization& spec, LayerId id, DataType asked, const BuildOptions& options,
+std::string refusal(const Specialization& spec, LayerId id, const Request& asked, const BuildOptions& options,
                     const Int8Choices& int8) {
   const Layer& layer = spec.network->layer(id);
-  const auto precision = precision_from_type(asked);
+  const auto precision = asked.precision();
   if (!precision) {
     // A type that no arithmetic runs in is fine where the layer works on exactly that type.
     for (TensorId output : present(layer.outputs))
-      if (spec.type(output) == asked) return {};
-    return fmt::format("no implementation computes in {}", name_of(asked));
+      if (spec.type(output) == asked.type()) return {};
+    return fmt::format("no implementation computes in {}", asked.name());
   }
-  if (!is_enabled(*precision, options))
-    return fmt::format("{} is not enabled (add {})", name_of(asked), flag_of(*precision));
-  if (*precision == Precision::kINT8) return int8.refusal(spec, id);
-  if (*precision == Precision::kFP8) return "it has no fp8 implementation";
-  return {};
+  const LayerForm& form = form_of(*precision);
+  if (!is_enabled(*precision, options)) return fmt::format("{} is not enabled (add {})", asked.name(), form.flag());
+  if (!form.implemented) return fmt::format("it has no {} implementation", form.name);
+  return form.is_quantized() ? int8.refusal(spec, id) : std::string();
 }
 
 /// Throws under obey, warns otherwise.
-void refuse(const Layer& layer, DataType asked, const std::string& reason, const BuildOptions& options) {
+void refuse(const Layer& layer, const Request& asked, const std::string& reason, const BuildOptions& options) {
   const std::string message =
-      fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, name_of(asked), reason);
+      fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, asked.name(), reason);
   if (options.constraints == ConstraintMode::kObey)
     throw Error(ErrorCode::kBuild,
                 fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
@@ -91,19 +59,19 @@ void refuse(const Layer& layer, DataType asked, const std::string& reason, const
   log_warning(message + "; the engine chooses");
 }
 
-using Requests = IdMap<LayerId, std::optional<Precision>>;
+using Kept = IdMap<LayerId, std::optional<Precision>>;
 
-Requests read_constraints(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested,
-                          const Int8Choices& int8) {
+Kept read_constraints(const Specialization& spec, const BuildOptions& options, const Requests* requested,
+                      const Int8Choices& int8) {
   const Network& network = *spec.network;
-  Requests requests(network.layers.size());
+  Kept requests(network.layers.size());
   std::vector<std::string> ignored;
   for (const auto& [l, layer] : network.layers.items()) {
     const bool typed = std::ranges::any_of(layer.output_types, [](const auto& t) { return t.has_value(); });
-    const std::optional<DataType> asked = requested != nullptr ? (*requested)[l] : layer.precision;
+    const std::optional<Request> asked = requested != nullptr ? (*requested)[l] : layer.precision;
     if (!asked && !typed) continue;
     if (!constraints_hold(options)) {
-      ignored.push_back(asked ? fmt::format("{}:{}", layer.name, name_of(*asked)) : layer.name);
+      ignored.push_back(asked ? fmt::format("{}:{}", layer.name, asked->name()) : layer.name);
       continue;
     }
     if ((layer.op->precision == PrecisionRule::kFixed && layer.op->kind != OpKind::kControl) || !asked) {
@@ -113,10 +81,10 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
       continue;
     }
     const std::string reason = refusal(spec, l, *asked, options, int8);
-    if (reason.empty())
-      requests[l] = precision_from_type(*asked);
-    else
+    if (!reason.empty())
       refuse(layer, *asked, reason, options);
+    else if (const auto precision = asked->precision())
+      requests[l] = precision_in(layer, *precision);
   }
   if (!ignored.empty())
     log_warning(
@@ -127,21 +95,21 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
 }
 
 /// The bias of a product that runs in int8 is one layer with it; elsewhere it takes the next higher precision.
-void propagate_bias_precision(const Specialization& spec, const BuildOptions& options, const Requests& requests,
+void propagate_bias_precision(const Specialization& spec, const BuildOptions& options, const Kept& requests,
                               Precision next_higher, Assignment& assignment) {
   for (LayerId l : spec.network->layers.ids()) {
     const LayerId product = product_of_bias(spec, l);
     if (product == kNone || spec.folded[l] || !spec.numeric[l]) continue;
     const Layer& owner = spec.network->layer(product);
     const bool stored = constraints_hold(options) && owner.output_type(0);
-    const bool int8 = assignment.precision[product] == Precision::kINT8 && !stored;
+    const bool quantized = is_quantized(assignment.precision[product]) && !stored;
     const std::optional<Precision> asked = requests[l];
-    if (int8 && (!asked || *asked == Precision::kINT8)) {
-      assignment.precision[l] = Precision::kINT8;
+    if (quantized && (!asked || is_quantized(*asked))) {
+      assignment.precision[l] = assignment.precision[product];
       if (!asked) assignment.reason[l] = fmt::format("the bias of '{}'", owner.name);
-    } else if (assignment.precision[l] == Precision::kINT8) {
+    } else if (is_quantized(assignment.precision[l])) {
       if (asked)
-        refuse(spec.network->layer(l), DataType::kInt8,
+        refuse(spec.network->layer(l), *asked,
                fmt::format("it is the bias of '{}', which {}", owner.name,
                            stored ? "has an output type of its own" : "does not run in int8"),
                options);
@@ -151,13 +119,12 @@ void propagate_bias_precision(const Specialization& spec, const BuildOptions& op
   }
 }
 
+/// From the lowest to the highest; quantized ones come in per layer.
 std::vector<Precision> allowed_precisions(const BuildOptions& options) {
-  // From the lowest to the highest.
-  std::vector<Precision> result;
-  if (options.fp16) result.push_back(Precision::kFP16);
-  if (options.bf16) result.push_back(Precision::kBF16);
-  if (options.tf32) result.push_back(Precision::kTF32);
+  std::vector<Precision> result = options.enabled.members();
+  std::erase_if(result, [](Precision p) { return is_quantized(p) || p == Precision::kFP32; });
   result.push_back(Precision::kFP32);
+  std::ranges::stable_sort(result, {}, [](Precision p) { return form_of(p).rank; });
   return result;
 }
 
@@ -166,21 +133,22 @@ std::vector<Precision> allowed_precisions(const BuildOptions& options) {
 /// Their tensors have no scales.
 BuildOptions options_of_body(const BuildOptions& options, Precision precision) {
   BuildOptions result = options;
-  result.int8 = false;
   result.scales.clear();
-  result.fp8 = false;
-  result.fp16_on_request |= options.fp16;
-  result.bf16_on_request |= options.bf16;
-  const auto lowest = [&](Precision each) { return options.assume_lowest && precision == each; };
-  result.fp16 = (options.fp16 || options.fp16_on_request) && lowest(Precision::kFP16);
-  result.bf16 = (options.bf16 || options.bf16_on_request) && lowest(Precision::kBF16);
-  result.tf32 &= options.assume_lowest && (precision == Precision::kTF32 || options.strongly_typed);
+  result.enabled = {};
+  for (const LayerForm& form : layer_forms()) {
+    const Precision p = form.precision;
+    const bool possible = p != Precision::kFP32 && is_enabled(p, options) && !form.is_quantized();
+    // No type in a file asks for tf32.
+    const bool lowest = precision == p || (options.strongly_typed && form.type == DataType::kUndefined);
+    result.on_request.set(p, possible);
+    result.enabled.set(p, possible && options.assume_lowest && lowest);
+  }
   return result;
 }
 
 /// Adds the layers in bodies. Those that nothing was asked for take what the layer that runs them was asked for.
-void assign_bodies(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested,
-                   const Requests& requests, Assignment& result) {
+void assign_bodies(const Specialization& spec, const BuildOptions& options, const Requests* requested,
+                   const Kept& requests, Assignment& result) {
   const Network& network = *spec.network;
   result.precision.resize(network.num_all_layers(), Precision::kFP32);
   result.reason.resize(network.num_all_layers());
@@ -190,18 +158,18 @@ void assign_bodies(const Specialization& spec, const BuildOptions& options, cons
     if (spec.bodies[b] == nullptr) continue;
     const Body& body = bodies[b];
     const Network& inner = *body.graph->network;
-    LayerTypes types(inner.num_all_layers());
+    Requests types(inner.num_all_layers());
     if (requested != nullptr) types = part_of(*requested, body, types.size());
     for (LayerId id : types.ids()) {
       const Layer& layer = inner.layer(id);
       if (requested == nullptr) types[id] = layer.precision;
-      if (types[id] == DataType::kInt8 && constraints_hold(options)) {
-        refuse(layer, DataType::kInt8, "layers in the body of an If, Loop or Scan have no int8 form", options);
+      if (types[id] && types[id]->type() == DataType::kInt8 && constraints_hold(options)) {
+        refuse(layer, *types[id], "layers in the body of an If, Loop or Scan have no int8 form", options);
         types[id].reset();
       }
       const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
-      if (!requests.empty() && requests[body.holder] && !types[id] && computes)
-        types[id] = storage_of(*requests[body.holder]);
+      if (const auto asked = requests.empty() ? std::nullopt : requests[body.holder]; asked && !types[id] && computes)
+        types[id] = is_quantized(*asked) ? Precision::kFP32 : *asked;
     }
     const Assignment made =
         assign_precisions(*spec.bodies[b], options_of_body(options, result.precision[body.holder]), &types);
@@ -215,10 +183,11 @@ void assign_bodies(const Specialization& spec, const BuildOptions& options, cons
 
 Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions& options) {
   const Network& network = *spec.network;
-  if (options.fp16 || options.bf16 || options.int8 || options.fp8)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "[build] a strongly typed network takes its types from the file: expected none of --fp16 --bf16 --int8 --fp8");
+  for (const Precision p : options.enabled.members())
+    if (form_of(p).type != DataType::kUndefined)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[build] a strongly typed network takes its types from the file: expected no {}",
+                              form_of(p).flag()));
   Assignment result;
   for (const Layer& layer : network.layers) {
     if (layer.precision)
@@ -228,7 +197,8 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
               "[build] layer '{}': a strongly typed network takes no layer precisions; write Cast nodes into the model",
               layer.name));
     result.precision.push_back(precision_from_type(declared_type(spec, layer)).value_or(Precision::kFP32));
-    if (options.tf32 && result.precision.back() == Precision::kFP32 && layer.op->kind == OpKind::kContraction)
+    if (options.enabled.has(Precision::kTF32) && result.precision.back() == Precision::kFP32 &&
+        layer.op->kind == OpKind::kContraction)
       result.precision.back() = Precision::kTF32;
   }
   result.reason.assign(network.layers.size(), "the type in the file");
@@ -270,17 +240,20 @@ DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
   return DataType::kUndefined;
 }
 
-Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested) {
+Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const Requests* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
   const Int8Choices int8(spec, options);
-  const Requests requests = read_constraints(spec, options, requested, int8);
-  const std::vector<Precision> allowed = allowed_precisions(options);  // int8 comes in per layer
+  const Kept requests = read_constraints(spec, options, requested, int8);
+  const std::vector<Precision> allowed = allowed_precisions(options);
   const Precision next_higher = allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front();
   const TacticReplay nothing, &replay = options.tactic_replay ? *options.tactic_replay : nothing;
-  if (options.fp8)
-    log_once(LogLevel::kWarning,
-             "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");
+  for (const Precision p : options.enabled.members())
+    if (!form_of(p).implemented)
+      log_once(LogLevel::kWarning,
+               fmt::format("{0}: no layer has an {0} implementation, so layers keep the next higher "
+                           "enabled precision",
+                           name_of(p)));
   Assignment result;
   result.precision.assign(network.layers.size(), Precision::kFP32);
   result.reason.assign(network.layers.size(), "");
@@ -307,14 +280,14 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       if (!is_enabled(replayed->second, options))
         throw Error(ErrorCode::kBuild,
                     fmt::format("[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})",
-                                layer.name, name_of(replayed->second), flag_of(replayed->second)));
+                                layer.name, name_of(replayed->second), form_of(replayed->second).flag()));
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
       // The file names the precision of a group; layers without an int8 form are the epilogue of one.
-      if (replayed->second == Precision::kINT8 && !int8.possible(l)) choice = {next_higher};
+      if (is_quantized(replayed->second) && !int8.possible(l)) choice = {next_higher};
     } else {
       choice = allowed;
-      if (layer.op->kind != OpKind::kContraction) std::erase(choice, Precision::kTF32);
+      std::erase_if(choice, [&layer = layer](Precision p) { return precision_in(layer, p) != p; });
       if (int8.possible(l)) choice.insert(choice.begin(), Precision::kINT8);
       if (options.assume_lowest) {
         result.reason[l] = missing.empty() ? "the lowest enabled precision"
@@ -329,7 +302,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   }
   const bool open = std::ranges::any_of(choices, [](const auto& c) { return c.size() > 1; });
   if (open) choose_by_cost(spec, options, choices, result);
-  if (options.int8) {
+  if (options.enabled.has_quantized()) {
     int8.warn(spec, std::move(without_scale));
     propagate_bias_precision(spec, options, requests, next_higher, result);
   }

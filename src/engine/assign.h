@@ -15,7 +15,7 @@ namespace ulpscope {
 /// is requested for the layer that runs them. `requested`, per layer: instead of `Layer::precision`; nothing: the
 /// engine's choice.
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options,
-                             const LayerTypes* requested = nullptr);
+                             const Requests* requested = nullptr);
 
 /// The narrow type in which the file has what a layer computes, and in which it is stored whatever the layer's
 /// precision is; kUndefined: the file has float32, or no floats.

@@ -12,9 +12,7 @@ namespace ulpscope {
 
 namespace {
 
-bool has_int8(const std::vector<Precision>& choices) {
-  return std::ranges::find(choices, Precision::kINT8) != choices.end();
-}
+bool has_quantized(const std::vector<Precision>& choices) { return std::ranges::any_of(choices, is_quantized); }
 
 }  // namespace
 
@@ -26,13 +24,13 @@ Grouping fuse_uniformly(const Specialization& spec, const BuildOptions& options,
 
 void add_int8_followers(const Grouping& grouping, IdMap<LayerId, std::vector<Precision>>& choices) {
   for (const Group& group : grouping.groups) {
-    if (group.kind != GroupKind::kContraction || !has_int8(choices[group.layers[0]])) continue;
+    if (group.kind != GroupKind::kContraction || !has_quantized(choices[group.layers[0]])) continue;
     // A follower that is stored in another type than the next higher one breaks the group.
     const std::vector<Precision>& head = choices[group.layers[0]];
     const DataType next_higher = storage_of(head.size() > 1 ? head[1] : Precision::kFP32);
     for (LayerId id : group.layers)
-      if (auto& choice = choices[id]; !has_int8(choice) && storage_of(choice.front()) == next_higher)
-        choice.insert(choice.begin(), Precision::kINT8);
+      if (auto& choice = choices[id]; !has_quantized(choice) && storage_of(choice.front()) == next_higher)
+        choice.insert(choice.begin(), *std::ranges::find_if(head, is_quantized));
   }
 }
 
@@ -54,7 +52,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   CostProblem problem = make_cost_problem(spec, grouping, target, costed);
   // Who calibrates wants int8: quantizing is counted as fused into its neighbors, by its bytes. A pass of its own per
   // boundary, as the launch cost of a target has it, would leave small networks in float32 whatever their scales.
-  if (std::ranges::any_of(available, has_int8))
+  if (std::ranges::any_of(available, has_quantized))
     for (CostProblem::Value& value : problem.values) value.pass_us -= target.launch_us;
   const std::vector<int> chosen = minimize(problem);
   std::vector<int> high;
@@ -65,7 +63,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
     const LayerId layer = node.layer;
     const Precision precision = node.choices[chosen[n]];
     assignment.precision[layer] = precision;
-    if (precision == Precision::kINT8 && !has_int8(available[layer])) {
+    if (is_quantized(precision) && !has_quantized(available[layer])) {
       assignment.precision[layer] = available[layer].front();
       assignment.reason[layer] = "in the epilogue of an int8 product";
       continue;

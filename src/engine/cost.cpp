@@ -14,10 +14,9 @@ double elements_of(const Specialization& spec, TensorId id) {
   return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
 }
 
-double bytes_per_element(Precision p) {
-  if (p == Precision::kINT8 || p == Precision::kFP8) return 1;
-  return static_cast<double>(size_of(storage_of(p)));
-}
+/// Bytes per element.
+double of_weights(Precision p) { return form_of(p).bytes(form_of(p).weight); }
+double of_activations(Precision p) { return form_of(p).bytes(form_of(p).activation); }
 
 }  // namespace
 
@@ -46,7 +45,7 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
 namespace {
 
 double weight_bytes(const LayerWork& work, Precision p) {
-  return work.multiply_adds > 0 ? work.weight_elements * bytes_per_element(p) : 0;
+  return work.multiply_adds > 0 ? work.weight_elements * of_weights(p) : 0;
 }
 
 }  // namespace
@@ -138,8 +137,8 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     const LayerWork work = work_of(spec, network.layers[l]);
     for (Precision p : choices[l]) {
       // Followers of a group work on values that are already there; what a broken group costs is in the links.
-      const double bytes = head ? (work.weight_elements + work.activation_elements) * bytes_per_element(p)
-                                : work.weight_elements * bytes_per_element(p);
+      const double bytes =
+          work.weight_elements * of_weights(p) + (head ? work.activation_elements * of_activations(p) : 0);
       node.cost.push_back((head ? target.launch_us : 0) +
                           target.work_us(work.operations, bytes, target.has(p) ? p : Precision::kFP32));
     }
@@ -353,9 +352,8 @@ double roofline_us(const Specialization& spec, const Group& group, const Assignm
     operations += work_of(spec, layer).operations;
     for (TensorId input : present(layer.inputs))
       if (!inside.contains(input))
-        bytes +=
-            elements_of(spec, input) *
-            (spec.is_constant(input) ? bytes_per_element(p) : static_cast<double>(size_of(assignment.storage[input])));
+        bytes += elements_of(spec, input) *
+                 (spec.is_constant(input) ? of_weights(p) : static_cast<double>(size_of(assignment.storage[input])));
   }
   for (TensorId output : spec.network->layer(group.layers.back()).outputs)
     if (output != kNone) bytes += elements_of(spec, output) * static_cast<double>(size_of(assignment.storage[output]));
@@ -423,10 +421,7 @@ TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   Estimate result;
   for (const double us : times_us(spec_, grouping, assignment, target_, *measured_)) result.total_us += us;
   result.launches = static_cast<double>(grouping.groups.size());
-  const auto stored = [&](int node) {
-    const Precision p = assignment.precision[problem_.nodes[node].layer];
-    return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
-  };
+  const auto stored = [&](int node) { return form_of(assignment.precision[problem_.nodes[node].layer]).read_type(); };
   const auto is_product = [&](int node) {
     return spec_.network->layer(problem_.nodes[node].layer).op->kind == OpKind::kContraction;
   };

@@ -49,10 +49,7 @@ struct CostProblem {
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
   /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantizes.
-  DataType storage(int node, int choice) const {
-    const Precision p = nodes[node].choices[choice];
-    return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
-  }
+  DataType storage(int node, int choice) const { return form_of(nodes[node].choices[choice]).read_type(); }
 };
 
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,

@@ -53,7 +53,7 @@ class Describer {
     integers_.assign(network_.layers.size(), 0);
     for (LayerId id : network_.layers.ids()) {
       if (spec_.folded[id]) continue;
-      if (assignment_.precision[id] == Precision::kINT8) {
+      if (is_quantized(assignment_.precision[id])) {
         const std::vector<TensorId> inputs = quantized_inputs(spec_, id);
         integers_[id] = has_int8_form(spec_, id) &&
                         std::ranges::all_of(inputs, [&](TensorId input) { return quantization_of(input).scale > 0; });
@@ -112,10 +112,25 @@ class Describer {
     if (tensor == kNone) return {};
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
-    if (integers_[id] != 0 && index < 2)
-      return {tensor, Rounding::kNone, first, true, constant ? Quantization{} : quantization_of(tensor)};
+    if (integers_[id] != 0 && index < 2) {
+      if (constant) return {.tensor = tensor, .first = first, .encoding = own_encoding(id), .scales = ScaleSource::kOwn};
+      const Quantization q = quantization_of(tensor);
+      return {.tensor = tensor,
+              .first = first,
+              .encoding = Encoding{.format = q.format().id, .granularity = Granularity::kTensor},
+              .scales = ScaleSource::kCalibrated,
+              .scale = q.scale};
+    }
     Operand result{tensor, load_rounding(id, index), first};
     result.exact = reads_inside(tensor, id) && store_rounding(tensor) != Rounding::kNone;
+    return result;
+  }
+
+  /// Of a constant that the layer reads as elements: products have a scale per output channel.
+  Encoding own_encoding(LayerId id) const {
+    const Precision p = assignment_.precision[id];
+    Encoding result = *form_of(is_quantized(p) ? p : Precision::kINT8).weight.encoding;
+    if (!is_product(id)) result = {.format = result.format, .granularity = Granularity::kTensor};
     return result;
   }
 
@@ -298,12 +313,14 @@ class Describer {
     const auto found = made.find(input);
     if (found != made.end() && !per_channel) return found->second;
     Operand read = operand(id, index);
-    const bool quantize = read.integers && !spec_.is_constant(input);
-    const Quantization q = read.quantization;
-    if (quantize) read = {input, Rounding::kNone};
+    std::optional<Quantization> q;
+    if (read.scales == ScaleSource::kCalibrated) {
+      q = read.quantization();
+      read = {input, Rounding::kNone};
+    }
     const Register value = load(kernel, {Load::Source::kTensor, read, kNone, per_channel});
-    return quantize ? kernel.program.apply(Instruction::kFakeQuantize, value, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f)
-                    : value;
+    return q ? kernel.program.apply(Instruction::kFakeQuantize, value, -1, q->scale, q->is_unsigned ? 1.0f : 0.0f)
+             : value;
   }
 
   bool append(ProgramKernel& kernel, std::map<TensorId, Register>& made, LayerId id) {
@@ -362,7 +379,7 @@ class Describer {
     for (TensorId input : present(l.inputs))
       if ((!is_settled(input) || !spec_.is_held_as_float(input))) return 0;
     ProductKernel kernel{id, operands(id)};
-    kernel.integers = integers_[id] != 0;
+    kernel.elements = integers_[id] != 0;
     kernel.result = l.outputs[0];
     std::span<const LayerId> epilogue = members.subspan(1);
     if (!epilogue.empty() && is_only_read_by(kernel.result, epilogue[0]) && takes_normalization(id, epilogue[0])) {

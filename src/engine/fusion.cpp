@@ -100,8 +100,7 @@ class Fuser {
     const bool typed = std::ranges::any_of(
         network_.layers, [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
     for (LayerId l : network_.layers.ids())
-      integers_[l] =
-          assignment_.precision[l] == Precision::kINT8 || (typed && spec_.numeric[l] && reads_integers(spec_, l));
+      integers_[l] = is_quantized(assignment_.precision[l]) || (typed && spec_.numeric[l] && reads_integers(spec_, l));
   }
 
   /// The product of integers that this layer belongs to whatever the level: its bias, or the Cast to what it stores.

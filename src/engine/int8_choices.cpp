@@ -38,7 +38,8 @@ std::string first_names(const std::vector<std::string>& names) {
   return text;
 }
 
-Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options) : enabled_(options.int8) {
+Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options)
+    : enabled_(options.enabled.has_quantized()) {
   if (!enabled_) return;
   const Network& network = *spec.network;
   scales_.assign(network.tensors.size(), 0.0f);

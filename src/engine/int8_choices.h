@@ -11,8 +11,8 @@ namespace ulpscope {
 
 class Int8Choices {
  public:
-  /// Without BuildOptions::int8 nothing is possible. Throws Error(kInvalidArgument) for a scale that is negative or not
-  /// finite.
+  /// Where no quantized precision is enabled, nothing is possible. Throws Error(kInvalidArgument) for a scale that is
+  /// negative or not finite.
   Int8Choices(const Specialization& spec, const BuildOptions& options);
 
   /// Per tensor, 0: none; empty when no tensor has one. From the options and DequantizeLinear; layers that only move

@@ -27,13 +27,13 @@ class Writer {
     for (const T& value : values) put(value);
   }
 
-  void put(const Quantization& quantization) {
-    const auto& [scale, is_unsigned] = quantization;
-    put_all(scale, is_unsigned);
+  void put(const Encoding& encoding) {
+    const auto& [format, granularity, axis, block, scale, second_scale] = encoding;
+    put_all(format, granularity, axis, block, scale, second_scale);
   }
   void put(const Operand& operand) {
-    const auto& [tensor, rounding, first, integers, quantization, exact] = operand;
-    put_all(tensor, rounding, first, integers, quantization, exact);
+    const auto& [tensor, rounding, first, encoding, scales, scale, exact] = operand;
+    put_all(tensor, rounding, first, encoding.has_value(), encoding.value_or(Encoding()), scales, scale, exact);
   }
   void put(const Store& store) {
     const auto& [tensor, rounding, exact] = store;
@@ -57,8 +57,8 @@ class Writer {
     put_all(row_dims, layers, program.values, loads, outputs);
   }
   void put(const ProductKernel& kernel) {
-    const auto& [layer, operands, integers, normalization, result, epilogue] = kernel;
-    put_all(layer, integers, normalization, result, operands, epilogue);
+    const auto& [layer, operands, elements, normalization, result, epilogue] = kernel;
+    put_all(layer, elements, normalization, result, operands, epilogue);
   }
   void put(const LayerKernel& kernel) {
     const auto& [layer, operands, outputs, open, bodies] = kernel;

@@ -12,6 +12,7 @@
 #include "engine/int8.h"
 #include "engine/specialization.h"
 #include "formats/rounding.h"
+#include "graph/layer_form.h"
 #include "graph/program.h"
 
 namespace ulpscope {
@@ -21,11 +22,18 @@ struct Operand {
   TensorId tensor = kNone;              ///< kNone: an optional operand that is absent.
   Rounding rounding = Rounding::kNone;  ///< Every element is rounded to this before it is used.
   Rounding first = Rounding::kNone;     ///< To this first, if it comes from a Constant layer stored in a narrow type.
-  /// Read as 8-bit integers: an activation by `quantization`; a constant brings its own scales, one per output channel
-  /// of a product, else one for all.
-  bool integers = false;
-  Quantization quantization;
+  /// Read as elements of this, times their scales; nothing: as numbers. Scales per channel are those of the output
+  /// channels of a product.
+  std::optional<Encoding> encoding;
+  ScaleSource scales = ScaleSource::kNone;
+  float scale = 0;     ///< kCalibrated: that of the tensor.
   bool exact = false;  ///< What Store::exact left, not what is stored for others.
+
+  bool is_encoded() const noexcept { return encoding.has_value(); }
+  /// REQUIRES: calibrated scales.
+  Quantization quantization() const noexcept { return {scale, encoding->format == Format::kUInt8}; }
+  /// The same as numbers: not rounded, and not quantized.
+  Operand plain() const { return {.tensor = tensor, .first = first, .exact = exact}; }
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };
@@ -70,12 +78,12 @@ struct ProgramKernel {
 };
 
 /// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
-/// accumulator, and a program on its results. With integers: exact sums, the nearest float32 of each, times
+/// accumulator, and a program on its results. With elements: exact sums, the nearest float32 of each, times
 /// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program.
 struct ProductKernel {
   LayerId layer = kNone;
   std::vector<Operand> operands;  ///< As the layer's inputs.
-  bool integers = false;          ///< Operands 0 and 1 are read as integers.
+  bool elements = false;          ///< Operands 0 and 1 are read as elements.
   /// A BatchNormalization in inference form that is multiplied into constant weights and bias: in float32 (weights) and
   /// double (bias), which are rounded after that. kNone: there is none.
   LayerId normalization = kNone;
@@ -86,7 +94,7 @@ struct ProductKernel {
 /// One layer by itself, as its operator defines it.
 struct LayerKernel {
   LayerId layer = kNone;
-  std::vector<Operand> operands;  ///< As the layer's inputs; integers: times their scales again.
+  std::vector<Operand> operands;  ///< As the layer's inputs; elements: times their scales again.
   std::vector<Store> outputs;     ///< As the layer's outputs.
   bool open = false;              ///< Shapes are known at run time only.
   std::vector<Precision> bodies;  ///< Of all layers in its bodies.

@@ -2,19 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
 
 constexpr std::string_view kFusions[] = {"none", "pointwise", "full"};
-constexpr std::pair<std::string_view, bool BuildOptions::*> kPrecisions[] = {{"tf32", &BuildOptions::tf32},
-                                                                             {"fp16", &BuildOptions::fp16},
-                                                                             {"bf16", &BuildOptions::bf16},
-                                                                             {"fp8", &BuildOptions::fp8},
-                                                                             {"int8", &BuildOptions::int8}};
 
 }  // namespace
 
@@ -28,19 +21,17 @@ std::string_view name_of(Fusion fusion) noexcept { return kFusions[static_cast<s
 
 std::vector<std::string> enabled_precisions(const BuildOptions& build) {
   std::vector<std::string> result;
-  for (const auto& [name, flag] : kPrecisions)
-    if (build.*flag) result.emplace_back(name);
+  for (const Precision p : build.enabled.members()) result.emplace_back(name_of(p));
   return result;
 }
 
 void enable_precision(BuildOptions& build, std::string_view name, std::string_view where) {
-  for (const auto& [known, flag] : kPrecisions)
-    if (known == name) {
-      build.*flag = true;
-      return;
-    }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected tf32, fp16, bf16, fp8 or int8, got '{}'", where, name));
+  const auto precision = precision_named(name);
+  const auto lower = [](const LayerForm& form) { return form.precision != Precision::kFP32; };
+  if (!precision || !lower(form_of(*precision)))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: expected {}, got '{}'", where, precision_list(" or ", lower), name));
+  build.enabled.set(*precision);
 }
 
 }  // namespace ulpscope

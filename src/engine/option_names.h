@@ -13,7 +13,7 @@ namespace ulpscope {
 Fusion fusion_from_name(std::string_view name, std::string_view where);
 std::string_view name_of(Fusion fusion) noexcept;
 
-/// The precisions that are enabled beside fp32: "tf32", "fp16", "bf16", "fp8", "int8".
+/// The names of the precisions that are enabled beside fp32.
 std::vector<std::string> enabled_precisions(const BuildOptions& build);
 /// Throws Error(kInvalidArgument), which `where` starts, for a name that is none of them.
 void enable_precision(BuildOptions& build, std::string_view name, std::string_view where);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/layer_form.h"
 #include "ulpscope/shape.h"
 
 namespace ulpscope {
@@ -34,10 +35,8 @@ struct TacticReplay;
 struct TimingCache;
 
 struct BuildOptions {
-  /// Enabled precisions beside fp32, which is always enabled.
-  bool tf32 = false, fp16 = false, bf16 = false, int8 = false, fp8 = false;
-  /// Enabled for layers that ask for them, and nobody's choice otherwise.
-  bool fp16_on_request = false, bf16_on_request = false;
+  PrecisionSet enabled;     ///< Beside fp32, which is always enabled.
+  PrecisionSet on_request;  ///< For layers that ask for them, and nobody's choice otherwise.
   ConstraintMode constraints = ConstraintMode::kNone;
   Fusion fusion = Fusion::kFull;
   /// Skip the cost model: every layer without a constraint takes the lowest enabled precision.

@@ -101,7 +101,7 @@ class TargetReader {
     const Json& rates = json_["tflops"];
     for (const auto& [name, rate] : rates.items()) {
       const std::optional<Precision> precision = precision_named(name);
-      if (!precision) fail(fmt::format("'tflops': expected fp32, tf32, fp16, bf16, fp8 or int8, got '{}'", name));
+      if (!precision) fail(fmt::format("'tflops': expected {}, got '{}'", precision_list(" or "), name));
       const double value = number(rates, name);
       if (!(value > 0))
         fail(fmt::format("'tflops', '{}': expected a number above 0, got {}; leave out what the device does not have",

@@ -26,7 +26,7 @@ struct Target {
     std::map<std::string, std::string> libraries;  ///< Versions by name.
   };
   std::string name;
-  std::array<double, 6> tflops{};  ///< Dense peak per Precision; 0: the GPU has no such arithmetic.
+  std::array<double, kPrecisionCount> tflops{};  ///< Dense peak per Precision; 0: the GPU has no such arithmetic.
   double bandwidth_gb_per_s = 0;
   double launch_us = 0;
   /// Cost of a cast between groups, as a fraction of a separate pass over the tensor: of values that no product reads

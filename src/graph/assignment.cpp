@@ -1,61 +1,6 @@
 #include "graph/assignment.h"
 
-#include <algorithm>
-#include <array>
-
 namespace ulpscope {
-
-std::string_view name_of(Precision precision) noexcept {
-  static constexpr std::array<std::string_view, 6> kNames{"fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
-  return kNames[static_cast<std::size_t>(precision)];
-}
-
-std::optional<Precision> precision_named(std::string_view name) noexcept {
-  for (int p = 0; p <= static_cast<int>(Precision::kINT8); ++p)
-    if (name_of(static_cast<Precision>(p)) == name) return static_cast<Precision>(p);
-  return std::nullopt;
-}
-
-std::optional<Precision> precision_from_type(DataType type) noexcept {
-  switch (type) {
-    case DataType::kFloat32:
-      return Precision::kFP32;
-    case DataType::kFloat16:
-      return Precision::kFP16;
-    case DataType::kBFloat16:
-      return Precision::kBF16;
-    case DataType::kFloat8E4M3:
-      return Precision::kFP8;
-    case DataType::kInt8:
-      return Precision::kINT8;
-    default:
-      return std::nullopt;
-  }
-}
-
-DataType storage_of(Precision precision) noexcept {
-  switch (precision) {
-    case Precision::kFP16:
-      return DataType::kFloat16;
-    case Precision::kBF16:
-      return DataType::kBFloat16;
-    default:
-      return DataType::kFloat32;
-  }
-}
-
-Rounding rounding_of(Precision precision) noexcept {
-  switch (precision) {
-    case Precision::kTF32:
-      return Rounding::kTF32;
-    case Precision::kFP16:
-      return Rounding::kF16;
-    case Precision::kBF16:
-      return Rounding::kBF16;
-    default:
-      return Rounding::kNone;
-  }
-}
 
 bool is_exact(DataType storage, Rounding rounding) noexcept {
   if (rounding == Rounding::kNone) return true;
@@ -63,37 +8,10 @@ bool is_exact(DataType storage, Rounding rounding) noexcept {
   return stored != nullptr && holds(format_of(format_of(rounding)), *stored);
 }
 
-namespace {
-
-std::optional<Encoding> stored_as(const Assignment& assignment, TensorId id) {
-  const NumericFormat* format = id == kNone ? nullptr : format_of(assignment.storage[id]);
-  return format == nullptr ? std::nullopt : std::optional(Encoding{format->id});
-}
-
-}  // namespace
-
-std::optional<Encoding> operand_encoding(const Network& network, const Assignment& assignment, LayerId layer,
-                                         std::size_t input) {
-  const Layer& l = network.layer(layer);
-  const TensorId id = l.input(input);
-  std::optional<Encoding> stored = stored_as(assignment, id);
-  if (!stored || !format_of(stored->format).is_float || l.op->precision != PrecisionRule::kCompute) return stored;
-  const Precision precision = assignment.precision[layer];
-  if (precision == Precision::kINT8 && input < 2) {
-    const bool scaled = !assignment.scale.empty() && assignment.scale[id] != 0;
-    if (scaled) return Encoding{.format = Format::kInt8, .granularity = Granularity::kTensor};
-    if (network.tensor(id).value)
-      return Encoding{.format = Format::kInt8, .granularity = Granularity::kChannel, .axis = -1};
-  }
-  const bool rounds = precision != Precision::kTF32 || l.op->kind == OpKind::kContraction;
-  const Rounding rounding = rounds ? rounding_of(precision) : Rounding::kNone;
-  if (!is_exact(assignment.storage[id], rounding)) stored->format = format_of(rounding);
-  return stored;
-}
-
-std::optional<Encoding> output_encoding(const Network& network, const Assignment& assignment, LayerId layer,
-                                        std::size_t output) {
-  return stored_as(assignment, network.layer(layer).output(output));
+Precision precision_in(const Layer& layer, Precision asked) noexcept {
+  // What an If, Loop or Scan is asked for is asked of the layers in its bodies.
+  const bool may = layer.op->kind == OpKind::kContraction || layer.op->kind == OpKind::kControl;
+  return may || !form_of(asked).products_only ? asked : Precision::kFP32;
 }
 
 namespace {
@@ -124,18 +42,18 @@ bool is_chosen(DataType declared) {
 }
 
 /// What the network asks for of one output; kUndefined: nothing.
-DataType asked_type(const Layer& layer, std::size_t output, std::optional<DataType> precision) {
+DataType asked_type(const Layer& layer, std::size_t output, const std::optional<Request>& request) {
   if (const auto type = layer.output_type(output); type && is_floating(*type)) return *type;
-  if (!precision) return DataType::kUndefined;
+  if (!request) return DataType::kUndefined;
   // Integers have no meaning without the layers around: a request for int8 moves what the input holds.
-  const auto moved = precision_from_type(*precision);
-  if (layer.op->precision == PrecisionRule::kMovement && moved && *moved != Precision::kINT8) return storage_of(*moved);
-  if (layer.op->kind == OpKind::kConstant && is_floating(*precision)) return *precision;
-  return DataType::kUndefined;
+  const auto moved = request->precision();
+  if (layer.op->precision == PrecisionRule::kMovement && moved && !is_quantized(*moved)) return storage_of(*moved);
+  const DataType type = request->type();
+  return layer.op->kind == OpKind::kConstant && is_floating(type) ? type : DataType::kUndefined;
 }
 
 void collect_requests(const Network& network, const InferredNetwork& inferred, Assignment& assignment,
-                      const LayerTypes* requested) {
+                      const Requests* requested) {
   for (const auto& [l, layer] : network.layers.items())
     for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
       const TensorId id = layer.outputs[o];
@@ -150,7 +68,7 @@ void collect_requests(const Network& network, const InferredNetwork& inferred, A
 }  // namespace
 
 void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
-                    Assignment& assignment, const LayerTypes* requested) {
+                    Assignment& assignment, const Requests* requested) {
   assignment.storage = inferred.types;
   assignment.pinned.assign(inferred.types.size(), 0);
   assignment.asked.assign(inferred.types.size(), DataType::kUndefined);

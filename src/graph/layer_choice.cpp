@@ -103,34 +103,59 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
   return result;
 }
 
+namespace {
+
+/// A word without a name, or with a type that is none of `known`.
+[[noreturn]] void fail_type(std::string_view where, std::string_view named, const std::string& word, bool has_name,
+                            bool is_type, const std::vector<std::string_view>& known) {
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
+                          !has_name ? fmt::format("no name. Could not parse argument: {}", word)
+                                    : fmt::format("the {}type '{}'", is_type ? "" : "unknown ",
+                                                  word.substr(word.rfind(':') + 1)),
+                          fmt::join(known, ", ")));
+}
+
+/// NAME and TYPE, in small letters, of "NAME:TYPE"; no name where the word has none.
+std::pair<std::string, std::string> split_word(const std::string& word) {
+  const std::size_t colon = word.rfind(':');
+  return {colon == std::string::npos ? "" : word.substr(0, colon), lower_case(word.substr(colon + 1))};
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, std::string_view where,
                                                           std::string_view named, std::span<const DataType> types) {
   std::vector<std::pair<std::string, DataType>> result;
   for (const std::string& word : words) {
-    const std::size_t colon = word.rfind(':');
-    const std::string name = colon == std::string::npos ? "" : word.substr(0, colon);
-    const std::string text = word.substr(colon + 1);
-    const std::optional<DataType> type = data_type_from_name(lower_case(text));
+    const auto [name, text] = split_word(word);
+    const std::optional<DataType> type = data_type_from_name(text);
     if (name.empty() || !type || (!types.empty() && std::ranges::find(types, *type) == types.end())) {
       std::vector<std::string_view> known;
       for (const DataType each : types.empty() ? std::span<const DataType>(kTensorTypes) : types)
         known.push_back(name_of(each));
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
-                              name.empty() ? fmt::format("no name. Could not parse argument: {}", word)
-                                           : fmt::format("the {}type '{}'", type ? "" : "unknown ", text),
-                              fmt::join(known, ", ")));
+      fail_type(where, named, word, !name.empty(), type.has_value(), known);
     }
     result.emplace_back(name, *type);
   }
   return result;
 }
 
-std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
-                                                                const std::vector<std::string>& words,
-                                                                const LayerPrecisionRules& rules) {
-  std::vector<std::pair<LayerId, DataType>> result;
-  for (const auto& [name, type] : parse_types(words, rules.where, "layer", rules.types)) {
+std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& network,
+                                                               const std::vector<std::string>& words,
+                                                               const LayerPrecisionRules& rules) {
+  std::vector<std::pair<LayerId, Request>> result;
+  for (const std::string& word : words) {
+    const auto [name, text] = split_word(word);
+    const std::optional<Request> request = request_named(text);
+    const bool accepted =
+        rules.accepts == nullptr || (request && request->precision() && rules.accepts(form_of(*request->precision())));
+    if (name.empty() || !request || !accepted) {
+      std::vector<std::string_view> known;
+      for (const LayerForm& form : layer_forms())
+        if (rules.accepts == nullptr || rules.accepts(form)) known.push_back(form.request());
+      fail_type(rules.where, "layer", word, !name.empty(), request.has_value(), known);
+    }
     std::vector<LayerId> found;
     if (rules.any_name)
       found = matches(network, name);
@@ -139,7 +164,7 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
     // A pattern or an operator means layers that compute; what only moves values is meant by its own name.
     for (const LayerId id : found)
       if (!rules.any_name || network.layer(id).name == name || !with_precision(network, id).empty())
-        result.emplace_back(id, type);
+        result.emplace_back(id, *request);
     if (!found.empty()) continue;
     if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
     std::vector<std::string> names;
@@ -149,20 +174,20 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
   return result;
 }
 
-LayerTypes own_requests(const Network& network) {
-  LayerTypes result(network.num_all_layers());
+Requests own_requests(const Network& network) {
+  Requests result(network.num_all_layers());
   for (LayerId id : result.ids()) result[id] = network.layer(id).precision;
   return result;
 }
 
-void set_requests(Network& network, const LayerTypes& types) {
+void set_requests(Network& network, const Requests& requests) {
   network.own_bodies();
-  for (LayerId id : types.ids()) network.layer(id).precision = types[id];
+  for (LayerId id : requests.ids()) network.layer(id).precision = requests[id];
 }
 
-LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
-                           const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions) {
-  LayerTypes result(network.num_all_layers());
+Requests requested_types(const Network& network, const std::vector<std::string>& keep,
+                         const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions) {
+  Requests result(network.num_all_layers());
   IdMap<LayerId, char> kept(result.size(), 0), lowered(result.size(), 0);
   for (const LayerId id : find_layers(network, keep, "--keep")) kept[id] = 1;
   const std::vector<LayerId> named = find_layers(network, lower, "--lower");
@@ -175,21 +200,22 @@ LayerTypes requested_types(const Network& network, const std::vector<std::string
                             layer.name, layer.op->name));
   }
   for (LayerId l : result.ids()) {
-    if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
+    if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = Precision::kFP32;
   }
-  std::vector<std::pair<LayerId, DataType>> typed;
-  for (const auto& [named, type] :
-       find_layer_precisions(network, layer_precisions, {.types = kLayerTypes, .any_name = true}))
+  std::vector<std::pair<LayerId, Request>> asked;
+  for (const auto& [named, request] :
+       find_layer_precisions(network, layer_precisions, {.accepts = is_implemented, .any_name = true}))
     if (const std::vector<LayerId> meant = with_precision(network, named); meant.empty())
-      typed.emplace_back(named, type);  // What only moves values stores them so.
+      asked.emplace_back(named, request);  // What only moves values stores them so.
     else
-      for (LayerId l : meant) typed.emplace_back(l, type);
-  for (const auto& [l, type] : typed) {
-    if ((kept[l] && type != DataType::kFloat32) || (lowered[l] && type == DataType::kFloat32))
+      for (LayerId l : meant) asked.emplace_back(l, request);
+  for (const auto& [l, request] : asked) {
+    const bool highest = request == Precision::kFP32;
+    if ((kept[l] && !highest) || (lowered[l] && highest))
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layer(l).name,
-                              kept[l] ? "keep" : "lower", name_of(type)));
-    result[l] = type;
+                              kept[l] ? "keep" : "lower", request.name()));
+    result[l] = request;
   }
   return result;
 }

@@ -29,35 +29,31 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
 std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, std::string_view where,
                                                           std::string_view named, std::span<const DataType> types = {});
 
-/// The types that a layer of a file may be asked for: float32, float16, bfloat16; int8 last.
-inline constexpr DataType kLayerTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
-                                           DataType::kInt8};
-
 /// How "LAYER:TYPE" words are read.
 struct LayerPrecisionRules {
   std::string_view where = "[options] --layer-precisions";  ///< Starts messages.
-  std::span<const DataType> types;                          ///< As in parse_types.
+  bool (*accepts)(const LayerForm&) = nullptr;              ///< Null: also types that are no precision.
   bool any_name = false;                                    ///< Nodes, operators and patterns name layers, too.
   bool warn_unknown = false;  ///< A word that names no layer is a warning, and else an error.
 };
 
-/// The layers that "LAYER:TYPE" words name, with their types, in the order of the words: the place where all of
+/// The layers that "LAYER:TYPE" words name, with what they ask for, in the order of the words: the place where all of
 /// `--layer-precisions` is read. Layers that have no precision of their own may be named: lists of all layers do, and
 /// what only moves values stores them in that type.
-std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
-                                                                const std::vector<std::string>& words,
-                                                                const LayerPrecisionRules& rules);
+std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& network,
+                                                               const std::vector<std::string>& words,
+                                                               const LayerPrecisionRules& rules);
 
 /// What the layers of the network itself ask for (Layer::precision).
-LayerTypes own_requests(const Network& network);
-/// From now on they ask for these types; bodies become the network's own.
-void set_requests(Network& network, const LayerTypes& types);
+Requests own_requests(const Network& network);
+/// From now on they ask for these; bodies become the network's own.
+void set_requests(Network& network, const Requests& requests);
 
-/// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
+/// What to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
 /// all others, and lowers nothing of `keep`; `layer_precisions` names a type. Throws Error(kInvalidArgument) for
 /// unknown layers and types, for a `lower` that `keep` leaves nothing of, and for a layer whose type one of them
 /// contradicts.
-LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
+Requests requested_types(const Network& network, const std::vector<std::string>& keep,
                            const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
 
 }  // namespace ulpscope

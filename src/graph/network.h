@@ -12,6 +12,7 @@
 
 #include "graph/attributes.h"
 #include "graph/ids.h"
+#include "graph/layer_form.h"
 #include "graph/op.h"
 #include "ulpscope/error.h"
 #include "ulpscope/tensor.h"
@@ -45,9 +46,8 @@ struct Layer {
   std::vector<TensorId> outputs;   ///< kNone for an output that nobody asked for.
   std::vector<std::string> nodes;  ///< Names of the ONNX nodes that it came from.
 
-  /// Requested compute precision (`layer.precision`); float32, float16, bfloat16, int8, ... Nothing: the engine's
-  /// choice.
-  std::optional<DataType> precision;
+  /// Requested compute precision (`layer.precision`). Nothing: the engine's choice.
+  std::optional<Request> precision;
   /// Requested type per output (`layer.set_output_type`); as long as `outputs` or empty.
   std::vector<std::optional<DataType>> output_types;
 
@@ -94,8 +94,8 @@ IdMap<LayerId, T> part_of(const IdMap<LayerId, T>& all, const Body& body, std::s
   return result;
 }
 
-/// Types to ask for, per layer, those in bodies included (Network::num_all_layers); nothing: the engine's choice.
-using LayerTypes = IdMap<LayerId, std::optional<DataType>>;
+/// What to ask for, per layer, those in bodies included (Network::num_all_layers); nothing: the engine's choice.
+using Requests = IdMap<LayerId, std::optional<Request>>;
 
 /// Layers in an order in which every input is computed before it is used. Initializers that an operator reads as
 /// tensors are layers of type Constant; those that it reads as weights (OpDef::weights) are tensors with a value only.

@@ -59,7 +59,7 @@ void describe_layer(const Network& network, const Layer& layer, onnx::NodeProto&
   for (const TensorId id : layer.outputs) node.add_output(view_name(network, id));
   for (const auto& [name, value] : layer.attributes.all())
     std::visit(ViewAttributeWriter(name, *node.add_attribute()), value);
-  if (layer.precision) ViewAttributeWriter("precision", *node.add_attribute())(std::string(name_of(*layer.precision)));
+  if (layer.precision) ViewAttributeWriter("precision", *node.add_attribute())(std::string(layer.precision->name()));
   std::vector<std::string> types;
   bool typed = false;
   for (const auto& type : layer.output_types) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/layer_form.h"
 #include "precision/search.h"
 #include "ulpscope/error.h"
 
@@ -29,7 +30,7 @@ void replace_layers(std::vector<std::string>& words, const std::set<std::string>
   const auto option = std::ranges::find(words, kLayerOption);
   std::vector<std::string> layers;
   for (const KeptLayer& layer : kept)
-    layers.push_back(fmt::format("{}:{}", layer.name, name_of(storage_of(layer.precision))));
+    layers.push_back(fmt::format("{}:{}", layer.name, form_of(layer.precision).request()));
   auto place = option - words.begin();
   if (option != words.end()) {
     const auto end =

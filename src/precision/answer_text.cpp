@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "graph/assignment.h"
+#include "graph/layer_form.h"
 #include "precision/objective.h"
 #include "precision/shell_word.h"
 #include "ulpscope/answer.h"
@@ -181,7 +181,7 @@ std::string shell_word(const std::string& word) {
 std::string layer_precisions_text(const Answer& answer) {
   std::string text;
   for (const KeptLayer& layer : answer.kept)
-    text += fmt::format("{}:{}\n", layer.name, name_of(storage_of(layer.precision)));
+    text += fmt::format("{}:{}\n", layer.name, form_of(layer.precision).request());
   return text;
 }
 

@@ -80,7 +80,7 @@ BiasCorrections correct_biases(Network& network, const Specialization& spec, con
   std::vector<Bias> biases;
   std::vector<ChannelMeans> errors;
   for (const auto& [l, layer] : network.layers.items()) {
-    if (low.precision[l] != Precision::kINT8 || !is_product(layer.op->function) || spec.folded[l] ||
+    if (!is_quantized(low.precision[l]) || !is_product(layer.op->function) || spec.folded[l] ||
         constant_input(network, layer, 1) == nullptr || is_integer_product(spec, l))
       continue;
     const auto bias = bias_constant(spec, l);

@@ -98,14 +98,15 @@ CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptio
   };
   alone(!options.error_stat.empty(), "--check-error-stat", "--atol or --rtol");
   alone(!options.error_quantile.empty(), "--error-quantile", "--atol or --rtol");
-  const auto [type, threshold] = build.int8 || build.fp8 ? std::pair("int8", 5e-2)
-                                 : build.bf16            ? std::pair("bf16", 3e-2)
-                                 : build.fp16            ? std::pair("fp16", 5e-3)
-                                                         : std::pair("tf32", 5e-3);
+  // Of those that lose as much, the lowest.
+  const LayerForm* lowest = &form_of(Precision::kTF32);
+  for (const Precision p : build.enabled.members())
+    if (form_of(p).usual_error >= lowest->usual_error) lowest = &form_of(p);
+  const double threshold = lowest->usual_error;
   log_warning(
       fmt::format("[search] No tolerance was given: metric rel-l2 with threshold {} is taken, which is usual for {}; "
                   "try the one that your application needs",
-                  threshold, type));
+                  threshold, lowest->name));
   options.metric = "rel-l2";
   options.threshold = threshold;
   return options;

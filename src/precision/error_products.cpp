@@ -197,9 +197,8 @@ class ProductsOfTwo final : public ErrorProducts {
 /// Whether every twin stores in another type than the layers around it, and so is a group by itself at every level of
 /// fusion.
 bool is_apart(const Assignment& low, std::span<const LayerId> candidates) {
-  return std::ranges::all_of(candidates, [&](LayerId id) {
-    return low.precision[id] != Precision::kINT8 && storage_of(low.precision[id]) != DataType::kFloat32;
-  });
+  return std::ranges::all_of(candidates,
+                             [&](LayerId id) { return storage_of(low.precision[id]) != DataType::kFloat32; });
 }
 
 /// The network with its twins, the adjoint and the products as one network, whose outputs are the row sums of all

@@ -60,7 +60,7 @@ class Explainer {
 
   bool is_sum() const {
     return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) &&
-           precision() != Precision::kINT8;
+           !is_quantized(precision());
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
     count_sums(a, b, out, precision(), count.sums);
@@ -69,7 +69,7 @@ class Explainer {
   /// What is to be counted of an input and of the outputs; nothing of what is not quantized.
   std::optional<RangeKey> input_key(std::size_t index) const {
     const TensorId id = layer_.inputs[index];
-    const bool quantized = precision() == Precision::kINT8;
+    const bool quantized = is_quantized(precision());
     const float scale = quantized && !low_.scale.empty() ? low_.scale[id] : 0.0f;
     if (id == kNone || (quantized && scale == 0)) return std::nullopt;
     return RangeKey{id, precision(), scale};
@@ -86,7 +86,7 @@ class Explainer {
   }
 
   Reason reason() const {
-    Reason result = precision() == Precision::kINT8 ? int8_reason() : float_reason();
+    Reason result = is_quantized(precision()) ? int8_reason() : float_reason();
     result.low = precision();
     if (const RangeCount* count = count_of(result.tensor)) {
       const auto is_counted = [](std::int64_t n) { return n > 0; };

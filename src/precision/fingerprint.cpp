@@ -132,7 +132,7 @@ void add_network(Hash& hash, const Network& network) {
     add_attributes(hash, layer.attributes);
     ids(layer.inputs);
     ids(layer.outputs);
-    type(layer.precision);
+    type(layer.precision ? std::optional(layer.precision->type()) : std::nullopt);
     for (const std::optional<DataType>& each : layer.output_types) type(each);
   }
   for (const TensorInfo& info : network.tensors) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/layer_form.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::json {
@@ -109,7 +110,7 @@ int to_sample(const Reader& reader) {
 Precision to_precision(const Reader& reader) {
   const std::string text = reader.text();
   if (const auto precision = precision_named(text)) return *precision;
-  reader.fail("a precision (fp32, tf32, fp16, bf16, fp8, int8)");
+  reader.fail(fmt::format("a precision ({})", precision_list(", ")));
 }
 
 std::vector<std::string> to_texts(const Reader& reader) {

@@ -35,9 +35,9 @@ IdMap<LayerId, char> markable_layers(const Network& network) {
   return markable(network, types, numeric_layers(network, types));
 }
 
-LayerTypes mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
-                       DataType type) {
-  LayerTypes requested = own_requests(network);
+Requests mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
+                     DataType type) {
+  Requests requested = own_requests(network);
   for (const int layer : layers)
     if (markable[LayerId(layer)]) requested[LayerId(layer)] = type;
   return requested;

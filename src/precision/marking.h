@@ -19,8 +19,8 @@ IdMap<LayerId, char> markable_layers(const Network& network);
 
 /// A request per layer, for Trials::assign: `type` for the markable ones among `layers`, else what the network itself
 /// asks for.
-LayerTypes mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
-                       DataType type);
+Requests mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
+                     DataType type);
 
 /// The ONNX nodes of the markable ones among `layers`, in network order, each once; the layer's name where it came from
 /// no node.

@@ -53,8 +53,10 @@ void add_times(SearchSpace& space, const IdMap<LayerId, int>& row_of, std::vecto
   IdMap<LayerId, std::vector<Precision>> choices(spec.network->layers.size());
   for (LayerId l : choices.ids()) {
     choices[l] = {space.low().precision[l]};
-    for (const Precision high : space.options().ladder)
-      if (std::ranges::find(choices[l], high) == choices[l].end()) choices[l].push_back(high);
+    for (const Precision rung : space.options().ladder)
+      if (const Precision high = precision_in(spec.network->layer(l), rung);
+          std::ranges::find(choices[l], high) == choices[l].end())
+        choices[l].push_back(high);
   }
   const Grouping grouping = fuse(spec, space.low(), space.options().build.fusion);
   for (const CostProblem::Node& node : make_cost_problem(spec, grouping, target, choices).nodes) {

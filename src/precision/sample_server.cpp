@@ -48,6 +48,8 @@ SampleSetup make_sample_setup(const SearchData& data, const SearchTask& task, co
   std::vector<Shape> shapes;
   for (const NamedTensor& each : data.samples.front()) shapes.push_back(each.tensor.shape());
   write_plan_file(file, *data.network, assign_precisions(*specialize(*data.network, shapes), BuildOptions{}), build);
+  std::vector<std::string> on_request;
+  for (const Precision p : build.on_request.members()) on_request.emplace_back(name_of(p));
   SampleSetup setup;
   setup.judges = options.metric_script.empty() && !options.metric_function;
   std::vector<TensorMap> samples = data.samples;
@@ -62,8 +64,7 @@ SampleSetup make_sample_setup(const SearchData& data, const SearchTask& task, co
   setup.bytes = to_bytes(Value::Map{
       {"network", hash_of_network(*data.network)},
       {"backend", build.backend},
-      {"fp16_on_request", build.fp16_on_request},
-      {"bf16_on_request", build.bf16_on_request},
+      {"on_request", Value::of_strings(on_request)},
       {"scales", value_of(build.scales)},
       {"memory_limit", static_cast<std::int64_t>(task.memory_limit)},
       {"samples", values_of(samples)},
@@ -112,8 +113,8 @@ SampleServer::SampleServer(const std::filesystem::path& network, const Tensor& s
   network_ = plan.network;
   build_ = plan.options;
   build_.backend = told["backend"].text();
-  build_.fp16_on_request = told["fp16_on_request"].boolean();
-  build_.bf16_on_request = told["bf16_on_request"].boolean();
+  for (const std::string& name : told["on_request"].strings())
+    if (const auto precision = precision_named(name)) build_.on_request.set(*precision);
   build_.scales = scales_from(told["scales"]);
   build_.threads = threads;
   memory_limit_ = static_cast<std::size_t>(told["memory_limit"].integer());

@@ -14,7 +14,7 @@
 namespace ulpscope {
 
 KeptLayer kept_layer(const Layer& layer, Precision precision, ReasonKind kind, std::string reason) {
-  KeptLayer row{layer.name, std::string(layer.op->name), layer.nodes, precision};
+  KeptLayer row{layer.name, std::string(layer.op->name), layer.nodes, precision_in(layer, precision)};
   row.reason.kind = kind;
   row.reason.text = std::move(reason);
   return row;

@@ -172,7 +172,7 @@ void repair_constants(SearchState& search) {
   if (clamps.empty()) return;
   search.show(Stage::kConstants);
   // A mask of -inf does what one of -3.4e38 does, unless it becomes NaN, or int8 takes its scale from it.
-  if (!has(space.low(), Precision::kINT8) && std::isfinite(low_use(search))) return;
+  if (std::ranges::none_of(space.low().precision, is_quantized) && std::isfinite(low_use(search))) return;
   accept_repairs(search, clamps, [&](SearchSpace& clamped, std::span<const Repair> chosen) {
     constexpr double kHarmless = 0.01;  // Of the tolerance.
     const auto is_harmless = [&](SearchSpace& each) {
@@ -196,7 +196,7 @@ CalibrationOptions range_options(const SearchState& search) {
 /// nothing by it.
 void equalize(SearchState& search) {
   const Assignment& low = search.space().low();
-  if (!search.options.repair || !has(low, Precision::kINT8)) return;
+  if (!search.options.repair || std::ranges::none_of(low.precision, is_quantized)) return;
   Trials& trials = search.space().trials();
   const auto spec = trials.specialization();
   const std::vector<ChannelAxis> tensors = equalizable_tensors(*spec, low);

@@ -15,14 +15,6 @@
 #include "ulpscope/error.h"
 
 namespace ulpscope {
-namespace {
-
-DataType type_of(Precision precision) {
-  return precision == Precision::kINT8 ? DataType::kInt8 : storage_of(precision);
-}
-
-}  // namespace
-
 std::size_t raised_count(const Levels& levels) noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(levels, [](std::uint8_t level) { return level != 0; }));
 }
@@ -38,8 +30,8 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
     // Golden results have it in the file's type, too.
     if (narrow_type_in_file(*place.spec, place.inside) != DataType::kUndefined) continue;
     // The bias of an int8 product is part of it.
-    if (low.precision[l] == Precision::kINT8 && product_of_bias(*place.spec, place.inside) != kNone) continue;
-    if (low.precision[l] != options.ladder.back()) result.push_back(l);
+    if (is_quantized(low.precision[l]) && product_of_bias(*place.spec, place.inside) != kNone) continue;
+    if (low.precision[l] != precision_in(place.layer(), options.ladder.back())) result.push_back(l);
   }
   return result;
 }
@@ -69,7 +61,7 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   }
   biases_.assign(candidates_.size(), kNone);
   for (LayerId bias : network_->layers.ids()) {
-    if (low_.precision[bias] != Precision::kINT8 || spec->folded[bias]) continue;
+    if (!is_quantized(low_.precision[bias]) || spec->folded[bias]) continue;
     const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
     if (product != candidates_.end()) biases_[product - candidates_.begin()] = bias;
   }
@@ -90,9 +82,11 @@ double SearchSpace::highest_time_us() {
 }
 
 LayerId SearchSpace::raised_bias(const Levels& levels, std::size_t candidate) const {
+  const LayerId bias = biases_[candidate];
   const bool raised =
-      biases_raised_ && levels[candidate] != 0 && precision(candidate, levels[candidate]) != bias_alone_[candidate];
-  return raised ? biases_[candidate] : kNone;
+      biases_raised_ && bias != kNone && levels[candidate] != 0 &&
+      precision_in(network_->layer(bias), precision(candidate, levels[candidate])) != bias_alone_[candidate];
+  return raised ? bias : kNone;
 }
 
 std::size_t SearchSpace::layer_count() const {
@@ -102,22 +96,24 @@ std::size_t SearchSpace::layer_count() const {
 
 Assignment SearchSpace::assignment(const Levels& levels) {
   // Layers that ask for something in the network itself keep it, unless the search decides.
-  LayerTypes requested = own_requests(*network_);
-  for (LayerId id : options_.keep) requested[id] = type_of(options_.ladder.back());
+  Requests requested = own_requests(*network_);
+  for (LayerId id : options_.keep) requested[id] = options_.ladder.back();
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (levels[i] != 0) requested[candidates_[i]] = type_of(precision(i, levels[i]));
-    if (const LayerId bias = raised_bias(levels, i); bias != kNone) requested[bias] = type_of(precision(i, levels[i]));
+    if (levels[i] != 0) requested[candidates_[i]] = precision(i, levels[i]);
+    if (const LayerId bias = raised_bias(levels, i); bias != kNone) requested[bias] = precision(i, levels[i]);
   }
   return trials_->assign(requested);
 }
 
 Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) const {
-  const Precision low = low_.precision[candidates_[candidate]];
-  return level == 0 ? low : options_.ladder[level - 1];
+  const LayerId id = candidates_[candidate];
+  return level == 0 ? low_.precision[id] : precision_in(network_->layer(id), options_.ladder[level - 1]);
 }
 
 std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t level) const {
-  return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
+  std::uint8_t lowest = 0;
+  while (precision(candidate, lowest) != precision(candidate, level)) ++lowest;
+  return lowest;
 }
 
 Levels SearchSpace::raised_to(Precision rung) const {
@@ -133,7 +129,8 @@ RaisedLayers SearchSpace::names(const Levels& levels) const {
   RaisedLayers::Marks marks(layer_names_->size(), 0);
   for (std::size_t i = 0; i < levels.size(); ++i)
     for (const LayerId id : {levels[i] != 0 ? candidates_[i] : kNone, raised_bias(levels, i)})
-      if (id != kNone) marks[id.index()] = RaisedLayers::mark_of(precision(i, levels[i]));
+      if (id != kNone)
+        marks[id.index()] = RaisedLayers::mark_of(precision_in(network_->layer(id), precision(i, levels[i])));
   return {layer_names_, std::move(marks)};
 }
 

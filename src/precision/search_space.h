@@ -40,7 +40,7 @@ class SearchSpace {
   /// Every candidate that is lower than a rung of the ladder raised to it; lowest() where the ladder has none of this
   /// precision.
   Levels raised_to(Precision rung) const;
-  /// `level`, or 0 where that rung is what the candidate has at its lowest.
+  /// The lowest level at which the candidate has the same precision as at this one.
   std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
   /// The raised layers, biases included, by name. All results share one table.
   RaisedLayers names(const Levels& levels) const;

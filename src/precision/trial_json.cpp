@@ -199,7 +199,7 @@ Json TrialCoder::from_raised(const Marks& marks) const {
       base = k;
     }
   const Marks chosen = changes(base == kNotThere ? Marks() : sets_[base], marks);
-  std::array<std::string, 1 + RaisedLayers::mark_of(Precision::kINT8)> ranges;
+  std::array<std::string, 1 + kPrecisionCount> ranges;
   for (std::size_t i = 0; i < chosen.size();) {
     const std::size_t begin = i;
     while (i < chosen.size() && chosen[i] == chosen[begin]) ++i;
@@ -227,7 +227,7 @@ RaisedLayers TrialCoder::to_raised(const Reader& reader) const {
     if (key == "base") return;
     std::uint8_t mark = 0;
     while (key_of(mark) != key)
-      if (++mark > RaisedLayers::mark_of(Precision::kINT8)) ranges.fail("a precision or \"dropped\" as the key");
+      if (++mark > kPrecisionCount) ranges.fail("a precision or \"dropped\" as the key");
     read_ranges(ranges, names_->size(), [&](std::size_t first, std::size_t last) {
       if (last >= marks.size()) marks.resize(last + 1, 0);
       std::fill(marks.begin() + static_cast<std::ptrdiff_t>(first),

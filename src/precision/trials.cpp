@@ -118,7 +118,7 @@ Assignment Trials::full_precision() {
   return assign_precisions(*specialization(), options);
 }
 
-Assignment Trials::assign(const LayerTypes& requested) {
+Assignment Trials::assign(const Requests& requested) {
   return assign_precisions(*specialization(), options_, &requested);
 }
 

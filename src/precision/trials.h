@@ -56,7 +56,7 @@ class Trials {
   Assignment full_precision();
   /// What `Engine::build` gives to a network whose layers ask for `requested` (per layer; nothing: the engine's
   /// choice), with the options of these trials (assume_lowest, obey). Logs nothing.
-  Assignment assign(const LayerTypes& requested);
+  Assignment assign(const Requests& requested);
 
   /// The outputs of the network, in the types that the file declares, per sample. With `keep`, later runs share the
   /// activations that they have in common with this one.

@@ -344,15 +344,16 @@ Value describe_network(const Network& network, int handle) {
     Value::Array output_types;
     for (std::size_t i = 0; i < layer.outputs.size(); ++i)
       output_types.push_back(type_value(layer.output_type(i).value_or(DataType::kUndefined)));
-    layers.push_back(Value::Map{{"name", layer.name},
-                                {"op", layer.op->name},
-                                {"domain", layer.op->domain},
-                                {"type", tensorrt_layer_type(layer)},
-                                {"inputs", ids_value(layer.inputs)},
-                                {"outputs", ids_value(layer.outputs)},
-                                {"precision", type_value(layer.precision.value_or(DataType::kUndefined))},
-                                {"output_types", std::move(output_types)},
-                                {"nodes", Value::of_strings(layer.nodes)}});
+    layers.push_back(
+        Value::Map{{"name", layer.name},
+                   {"op", layer.op->name},
+                   {"domain", layer.op->domain},
+                   {"type", tensorrt_layer_type(layer)},
+                   {"inputs", ids_value(layer.inputs)},
+                   {"outputs", ids_value(layer.outputs)},
+                   {"precision", type_value(layer.precision ? layer.precision->type() : DataType::kUndefined)},
+                   {"output_types", std::move(output_types)},
+                   {"nodes", Value::of_strings(layer.nodes)}});
   }
   return Value::Map{{"handle", handle},
                     {"name", network.name},

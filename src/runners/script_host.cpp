@@ -33,21 +33,16 @@ Value iteration_value(const IterationResult& result) {
                     {"runner_name", result.runner_name}};
 }
 
-/// Builder flags and what they mean to BuildOptions.
-struct FlagRow {
-  const char* name;
-  bool BuildOptions::*member;
-};
-constexpr FlagRow kPrecisionFlags[] = {{"TF32", &BuildOptions::tf32},
-                                       {"FP16", &BuildOptions::fp16},
-                                       {"BF16", &BuildOptions::bf16},
-                                       {"INT8", &BuildOptions::int8},
-                                       {"FP8", &BuildOptions::fp8}};
+/// "FP16", as TensorRT's BuilderFlag has it.
+std::string builder_flag(Precision precision) {
+  std::string name(name_of(precision));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
 
 Value config_value(const BuildOptions& options) {
   Value::Array flags, profiles;
-  for (const FlagRow& row : kPrecisionFlags)
-    if (options.*row.member) flags.emplace_back(row.name);
+  for (const Precision p : options.enabled.members()) flags.emplace_back(builder_flag(p));
   if (options.constraints == ConstraintMode::kObey) flags.emplace_back("OBEY_PRECISION_CONSTRAINTS");
   if (options.constraints == ConstraintMode::kPrefer) flags.emplace_back("PREFER_PRECISION_CONSTRAINTS");
   for (const Profile& profile : options.profiles) {
@@ -66,7 +61,8 @@ Value config_value(const BuildOptions& options) {
 BuildOptions options_from(const Value& config, BuildOptions options, const std::string& where) {
   const std::vector<std::string> flags = config["flags"].strings();
   const auto has = [&](std::string_view name) { return std::ranges::find(flags, name) != flags.end(); };
-  for (const FlagRow& row : kPrecisionFlags) options.*row.member = has(row.name);
+  for (const LayerForm& form : layer_forms())
+    options.enabled.set(form.precision, form.precision != Precision::kFP32 && has(builder_flag(form.precision)));
   if (has("OBEY_PRECISION_CONSTRAINTS") || has("STRICT_TYPES"))
     options.constraints = ConstraintMode::kObey;
   else if (has("PREFER_PRECISION_CONSTRAINTS"))

@@ -20,14 +20,14 @@ class TensorRTRunner final : public PythonRunner {
 
   Value open_arguments() override {
     Value::Array precisions, profile;
-    for (const auto& [name, enabled] : {std::pair{"tf32", options_.tf32},
-                                        {"fp16", options_.fp16},
-                                        {"bf16", options_.bf16},
-                                        {"int8", options_.int8},
-                                        {"fp8", options_.fp8}})
-      if (enabled) precisions.emplace_back(name);
+    for (const Precision p : options_.enabled.members()) precisions.emplace_back(name_of(p));
     Value::Map layers;
-    for (const auto& [name, type] : options_.layer_precisions) layers.emplace_back(name, type);
+    for (const auto& [name, type] : options_.layer_precisions) {
+      // What no type asks for (tf32) TensorRT decides for all layers that store the same.
+      const auto request = request_named(type);
+      const bool named = !request || request->type() != DataType::kUndefined;
+      layers.emplace_back(name, named ? type : std::string(name_of(storage_of(*request->precision()))));
+    }
     for (const TensorRTOptions::InputProfile& entry : options_.profile)
       profile.push_back(Value::Map{{"input", entry.input},
                                    {"min", Value::of_shape(entry.min)},

@@ -7,13 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "graph/layer_form.h"
 #include "runners/runner.h"
 #include "runners/worker.h"
 
 namespace ulpscope {
 
 struct TensorRTOptions {
-  bool tf32 = false, fp16 = false, bf16 = false, int8 = false, fp8 = false, strongly_typed = false;
+  PrecisionSet enabled;
+  bool strongly_typed = false;
   /// "none", "prefer" or "obey".
   std::string precision_constraints = "none";
   /// Layer name to type name ("float16").

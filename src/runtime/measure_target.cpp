@@ -125,7 +125,7 @@ BuildOptions plain_options(const std::string& backend, int threads) {
 /// The best of products of square matrices, until one takes long enough for its launch not to matter.
 double measured_tflops(BuildOptions build, Precision precision) {
   constexpr double kLong = 2000;
-  if (precision != Precision::kFP32) enable_precision(build, name_of(precision), "target");
+  if (precision != Precision::kFP32) build.enabled.set(precision);
   build.scales = {{"x", 0.125f}, {"y0", 0.125f}};
   double best = 0;
   for (std::int64_t side = 256; side <= 8192; side *= 2) {
@@ -319,11 +319,11 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, Measu
 /// Every layer as low as it may be, but for those that ask for float32.
 BuildOptions lowest_options(const BuildOptions& given, Precision precision) {
   BuildOptions build = given;
-  build.tf32 = precision == Precision::kTF32;
-  build.fp16 = precision == Precision::kFP16 || (precision == Precision::kINT8 && given.fp16);
-  build.bf16 = precision == Precision::kBF16 || (precision == Precision::kINT8 && given.bf16);
-  build.int8 = precision == Precision::kINT8;
-  build.fp8 = build.fp16_on_request = build.bf16_on_request = false;
+  build.enabled = build.on_request = {};
+  if (precision != Precision::kFP32) build.enabled.set(precision);
+  // What a quantized layer stores is a narrow float where there is one.
+  for (const Precision p : given.enabled.members())
+    if (is_quantized(precision) && is_rung(form_of(p)) && storage_of(p) != DataType::kFloat32) build.enabled.set(p);
   build.assume_lowest = true;
   build.constraints = ConstraintMode::kPrefer;
   return build;
@@ -339,9 +339,10 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
   Target target;
   target.name = fmt::format("{} (measured)", device.name);
   target.origin = Target::Origin{program, today(), backend, device.name, num_threads(), device.libraries};
-  for (const Precision p : {Precision::kFP32, Precision::kTF32, Precision::kFP16, Precision::kBF16, Precision::kINT8}) {
-    progress(fmt::format("products in {}", name_of(p)));
-    target.tflops[static_cast<std::size_t>(p)] = measured_tflops(build, p);
+  for (const LayerForm& form : layer_forms()) {
+    if (!form.implemented) continue;
+    progress(fmt::format("products in {}", form.name));
+    target.tflops[static_cast<std::size_t>(form.precision)] = measured_tflops(build, form.precision);
   }
   progress("bandwidth");
   target.bandwidth_gb_per_s = measured_bandwidth(build);
@@ -385,11 +386,8 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     return sums.size() - known;
   };
   std::vector<Precision> lowest{Precision::kFP32};
-  for (const auto& [enabled, p] : {std::pair{given.tf32, Precision::kTF32},
-                                   {given.fp16, Precision::kFP16},
-                                   {given.bf16, Precision::kBF16},
-                                   {given.int8, Precision::kINT8}})
-    if (enabled) lowest.push_back(p);
+  for (const Precision p : given.enabled.members())
+    if (form_of(p).implemented) lowest.push_back(p);
   for (const Precision p : lowest) {
     progress(fmt::format("groups in {}", name_of(p)));
     measure(free, lowest_options(given, p));
@@ -403,8 +401,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     for (int mixture = 0; mixture < kMixtures; ++mixture) {
       Network mixed = free;
       for (Layer& layer : mixed.layers)
-        if (layer.op->precision == PrecisionRule::kCompute && (random() & 1u) != 0)
-          layer.precision = DataType::kFloat32;
+        if (layer.op->precision == PrecisionRule::kCompute && (random() & 1u) != 0) layer.precision = Precision::kFP32;
       if (measure(mixed, lowest_options(given, p)) == 0 || std::chrono::steady_clock::now() - start > kLongEnough)
         break;
     }

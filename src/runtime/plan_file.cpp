@@ -55,7 +55,7 @@ class Writer {
              {"inputs", numbers(layer.inputs)},
              {"outputs", numbers(layer.outputs)},
              {"nodes", layer.nodes}};
-      if (layer.precision) l["precision"] = name_of(*layer.precision);
+      if (layer.precision) l["precision"] = layer.precision->name();
       for (const auto& type : layer.output_types) l["output_types"].push_back(type ? name_of(*type) : "");
       Json attributes = Json::object();
       for (const auto& [name, value] : layer.attributes.all()) attributes[name] = attribute(value);
@@ -168,6 +168,12 @@ DataType data_type(const Json& json) {
   return *type;
 }
 
+Request request(const Json& json) {
+  const auto found = request_named(json.get_ref<const std::string&>());
+  if (!found) fail(fmt::format("expected a precision or an element type, got {}", json.dump()));
+  return *found;
+}
+
 /// `lowest`: -1 where dimensions may be unknown, else 0.
 Shape shape_of(const Json& json, std::int64_t lowest) {
   return integers(json, lowest, std::numeric_limits<std::int64_t>::max());
@@ -252,7 +258,7 @@ class Reader {
     result.inputs = ids(l.at("inputs"), n, kNone);
     result.outputs = ids(l.at("outputs"), n, kNone);
     result.nodes = l.at("nodes").get<std::vector<std::string>>();
-    if (l.contains("precision")) result.precision = data_type(l["precision"]);
+    if (l.contains("precision")) result.precision = request(l["precision"]);
     if (l.contains("output_types"))
       for (const Json& type : l["output_types"].get_ref<const Json::array_t&>())
         result.output_types.push_back(type == "" ? std::nullopt : std::optional(data_type(type)));
@@ -342,16 +348,13 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   a["int8_output"] = name_of(assignment.int8_output);
   if (!assignment.scale.empty()) a["scale"] = assignment.scale;
   Json& o = description["options"];
-  o = {{"tf32", options.tf32},
-       {"fp16", options.fp16},
-       {"bf16", options.bf16},
-       {"int8", options.int8},
-       {"fp8", options.fp8},
-       {"constraints", static_cast<int>(options.constraints)},
+  o = {{"constraints", static_cast<int>(options.constraints)},
        {"fusion", static_cast<int>(options.fusion)},
        {"assume_lowest", options.assume_lowest},
        {"strongly_typed", options.strongly_typed},
        {"target", options.target}};
+  for (const LayerForm& form : layer_forms())
+    if (form.precision != Precision::kFP32) o[std::string(form.name)] = options.enabled.has(form.precision);
   if (!options.typical_shapes.empty()) o["typical_shapes"] = options.typical_shapes;
   for (const Profile& p : options.profiles) o["profiles"].push_back({{"min", p.min}, {"opt", p.opt}, {"max", p.max}});
   const std::vector<std::uint8_t> packed = Json::to_msgpack(description);
@@ -392,7 +395,7 @@ Assignment read_assignment(const Json& a, const Network& network) {
   Assignment result;
   if (!network.layers.empty())
     for (const Json& p : a.at("precision").get_ref<const Json::array_t&>())
-      result.precision.push_back(enumerator(p, Precision::kINT8));
+      result.precision.push_back(enumerator(p, layer_forms().back().precision));
   if (!network.tensors.empty())
     for (const Json& t : a.at("storage").get_ref<const Json::array_t&>()) result.storage.push_back(data_type(t));
   for (std::int64_t pinned : integers(a.at("pinned"), 0, 1)) result.pinned.push_back(static_cast<char>(pinned));
@@ -422,11 +425,9 @@ Assignment read_assignment(const Json& a, const Network& network) {
 
 BuildOptions read_options(const Json& o) {
   BuildOptions options;
-  options.tf32 = o.at("tf32").get<bool>();
-  options.fp16 = o.at("fp16").get<bool>();
-  options.bf16 = o.at("bf16").get<bool>();
-  options.int8 = o.at("int8").get<bool>();
-  options.fp8 = o.at("fp8").get<bool>();
+  for (const LayerForm& form : layer_forms())
+    if (form.precision != Precision::kFP32)
+      options.enabled.set(form.precision, o.at(std::string(form.name)).get<bool>());
   options.constraints = enumerator(o.at("constraints"), ConstraintMode::kObey);
   options.fusion = enumerator(o.at("fusion"), Fusion::kFull);
   options.assume_lowest = o.at("assume_lowest").get<bool>();

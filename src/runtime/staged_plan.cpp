@@ -369,7 +369,7 @@ IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const
   const bool heavy = std::ranges::any_of(
       network.layers.ids(), [&](LayerId l) { return rest[l] && network.layer(l).op->multiply_adds != nullptr; });
   const bool has_integers = std::ranges::any_of(network.layers.ids(), [&](LayerId l) {
-    return rest[l] && (ops::is_dequantize(network.layer(l)) || assignment.precision[l] == Precision::kINT8);
+    return rest[l] && (ops::is_dequantize(network.layer(l)) || is_quantized(assignment.precision[l]));
   });
   return heavy && !has_integers ? rest : IdMap<LayerId, char>();
 }

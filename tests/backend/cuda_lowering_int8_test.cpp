@@ -24,8 +24,9 @@ class IntegerCases {
     for (const Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull})
       for (const bool narrow : {false, true}) {
         BuildOptions options;
-        options.int8 = options.assume_lowest = true;
-        options.fp16 = narrow;
+        options.enabled.set(Precision::kINT8);
+        options.assume_lowest = true;
+        options.enabled.set(Precision::kFP16, narrow);
         options.fusion = fusion;
         options.threads = 1;
         options.scales = scales;
@@ -37,13 +38,13 @@ class IntegerCases {
           int integers = 0;
           for (const auto& kernels : all_.schedule().kernels)
             for (const KernelDescription& kernel : kernels) {
-              if (const auto* product = std::get_if<ProductKernel>(&kernel)) integers += product->integers;
+              if (const auto* product = std::get_if<ProductKernel>(&kernel)) integers += product->elements;
               if (const auto* program = std::get_if<ProgramKernel>(&kernel))
                 integers += std::ranges::any_of(program->program.values, [](const Program::Value& v) {
                   return v.instruction == Instruction::kFakeQuantize;
                 });
               if (const auto* layer = std::get_if<LayerKernel>(&kernel))
-                integers += std::ranges::any_of(layer->operands, [](const Operand& o) { return o.integers; });
+                integers += std::ranges::any_of(layer->operands, [](const Operand& o) { return o.is_encoded(); });
             }
           EXPECT_EQ(integers, layers) << name;
         }

@@ -23,11 +23,11 @@ void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules = {
       all.add(fmt::format("{} in {}", network.name, what), network, net->inputs(), options, Match::kRoundings, rules,
               cache);
     };
-    add("fp32", options_of(nullptr, Fusion::kFull));
-    add("fp16, unfused", options_of(&BuildOptions::fp16, Fusion::kNone));
-    add("fp16", options_of(&BuildOptions::fp16, Fusion::kFull));
-    add("bf16", options_of(&BuildOptions::bf16, Fusion::kPointwise));
-    add("tf32", options_of(&BuildOptions::tf32, Fusion::kPointwise));
+    add("fp32", options_of({}, Fusion::kFull));
+    add("fp16, unfused", options_of({Precision::kFP16}, Fusion::kNone));
+    add("fp16", options_of({Precision::kFP16}, Fusion::kFull));
+    add("bf16", options_of({Precision::kBF16}, Fusion::kPointwise));
+    add("tf32", options_of({Precision::kTF32}, Fusion::kPointwise));
     add("mixed types", mixed(network, 5, Fusion::kFull));
   }
   if (!all.run()) GTEST_SKIP() << "no compiler";
@@ -141,7 +141,7 @@ TEST(CudaLowering, ProductsOfOneTensorShareTheirWeightsAmongAssignments) {
   Network& network = n.finish();
   const auto spec = specialize(network, {{4, 24}});
   const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
-  BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+  BuildOptions options = options_of({Precision::kFP16}, Fusion::kFull);
   options.constraints = ConstraintMode::kObey;
   FakeDevice device;
   WeightCache weights;
@@ -172,7 +172,7 @@ TEST(CudaLowering, MatricesThatTwoPrecisionsReadAreThereOncePerPrecision) {
   Network& network = n.finish();
   for (const LayerId id : network.layers.ids())
     network.layer(id).precision = id.index() < 2 ? DataType::kFloat32 : DataType::kFloat16;
-  BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+  BuildOptions options = options_of({Precision::kFP16}, Fusion::kFull);
   options.constraints = ConstraintMode::kObey;
   FakeDevice device;
   EXPECT_EQ(count_steps<ProductStep>(network, {{4, 24}}, options, device), 2);
@@ -204,7 +204,7 @@ TEST(CudaLowering, PartsOfAConcatAreComputedWhereTheyBelong) {
   small.output(small.add("Concat", parts, {A("axis", 0)}));
   const Network& network = small.finish();
   FakeDevice device;
-  EXPECT_EQ(count_steps<KernelStep>(network, {{5, 8}}, options_of(nullptr, Fusion::kFull), device), 3);
+  EXPECT_EQ(count_steps<KernelStep>(network, {{5, 8}}, options_of({}, Fusion::kFull), device), 3);
 }
 
 TEST(CudaLowering, RowsAreCountedOnTheDevice) {
@@ -222,7 +222,7 @@ TEST(CudaLowering, RowsAreCountedOnTheDevice) {
                  {A("axis", 0)}));
   n.output(counts(y));
   Comparison all;
-  all.add("counts", n.finish(), n.inputs(), options_of(nullptr, Fusion::kFull), Match::kRoundings);
+  all.add("counts", n.finish(), n.inputs(), options_of({}, Fusion::kFull), Match::kRoundings);
   EXPECT_EQ(all.host_steps(), 0);
   if (!all.run()) GTEST_SKIP() << "no compiler";
 }
@@ -400,7 +400,7 @@ TEST(CudaLowering, ProductsAloneHaveStepsThatConvert) {
       layer.precision = layer.op->name == "MatMul" ? DataType::kFloat16
                         : layer.op->name == "Relu" ? relu
                                                    : DataType::kFloat32;
-    BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+    BuildOptions options = options_of({Precision::kFP16}, Fusion::kFull);
     options.constraints = ConstraintMode::kObey;
     all.add(network.name, network, n.inputs(), options, Match::kRoundings);
     EXPECT_EQ(all.converting_steps(), relu == DataType::kFloat32 ? 1 : 0) << network.name;
@@ -419,7 +419,7 @@ TEST(CudaLowering, ResizeWithAnEmptyRegion) {
                                     A("nearest_mode", "floor")};
     const auto scales = n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}));
     n.output(n.add("Relu", {n.add("Resize", {x, n.weight(Ints{0}), scales}, attributes, 12)}));
-    const BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+    const BuildOptions options = options_of({Precision::kFP16}, Fusion::kFull);
     all.add(mode, n.finish(), n.inputs(), options, Match::kRoundings);
     EXPECT_EQ(all.host_steps(), 0) << mode;
   }
@@ -442,7 +442,7 @@ TEST(CudaLowering, RepeatedElementsKeepTheirOrder) {
   FakeDevice device;
   // Three inputs, three parts, one output.
   EXPECT_EQ(count_steps<KernelStep>(network, {{2, 8, 6, 5}, {2, 8, 12, 10}, {2, 8, 12, 10}},
-                                    options_of(nullptr, Fusion::kFull), device),
+                                    options_of({}, Fusion::kFull), device),
             7);
 }
 
@@ -544,7 +544,7 @@ TEST(CudaLowering, CopiesThatMoveAreStepsOfWhoeverPutTheElementsThere) {
   const Network& network = net.finish();
   FakeDevice device;
   const Steps steps =
-      lowered(network, {{1, 3, 8, 8}, {1, 3, 8, 16}}, options_of(&BuildOptions::fp16, Fusion::kNone), device);
+      lowered(network, {{1, 3, 8, 8}, {1, 3, 8, 16}}, options_of({Precision::kFP16}, Fusion::kNone), device);
   std::vector<std::string> kernels;
   for (const Step& step : steps.steps)
     if (std::holds_alternative<KernelStep>(step.work) && !step.converts && step.layer != kNone)
@@ -561,9 +561,9 @@ TEST(CudaLowering, RandomNetworks) {
     const auto seed = start + static_cast<std::uint32_t>(i);
     auto& made = *networks.emplace_back(std::make_unique<testing::RandomNetwork>(seed));
     const Fusion fusion = static_cast<Fusion>(i % 3);
-    const BuildOptions options = i % 4 == 0   ? options_of(&BuildOptions::fp16, fusion)
-                                 : i % 4 == 1 ? options_of(nullptr, fusion)
-                                 : i % 4 == 2 ? options_of(&BuildOptions::bf16, fusion)
+    const BuildOptions options = i % 4 == 0   ? options_of({Precision::kFP16}, fusion)
+                                 : i % 4 == 1 ? options_of({}, fusion)
+                                 : i % 4 == 2 ? options_of({Precision::kBF16}, fusion)
                                               : mixed(made.network(), seed, fusion);
     all.add(fmt::format("seed {}, {}", seed, i % 4), made.network(), made.inputs(), options, Match::kRoundings,
             {.convolutions = i % 5 != 0, .steps = i % 5 != 1});

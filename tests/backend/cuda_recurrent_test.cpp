@@ -86,12 +86,12 @@ TEST(CudaRecurrent, LargeLayers) {
   struct Case {
     const char* op;
     std::int64_t gates, batch, hidden, directions;
-    bool BuildOptions::*type;
+    PrecisionSet type;
   };
-  constexpr bool BuildOptions::*kFp32 = nullptr;
+  constexpr PrecisionSet kFp32;
   constexpr Case kCases[]{{"LSTM", 4, 1, 520, 1, kFp32}, {"LSTM", 4, 3, 264, 2, kFp32},
                           {"GRU", 3, 1, 530, 1, kFp32},  {"GRU", 3, 2, 300, 1, kFp32},
-                          {"RNN", 1, 1, 1030, 1, kFp32}, {"RNN", 1, 64, 136, 2, &BuildOptions::fp16}};
+                          {"RNN", 1, 1, 1030, 1, kFp32}, {"RNN", 1, 64, 136, 2, {Precision::kFP16}}};
   Comparison all;
   std::vector<std::unique_ptr<Net>> nets;
   for (const auto& [op, gates, batch, hidden, directions, type] : kCases) {
@@ -121,9 +121,9 @@ TEST(CudaRecurrent, RandomLayers) {
     const auto seed = start + static_cast<std::uint32_t>(i);
     Net& net = made.emplace_back(std::make_unique<RandomRecurrence>(seed))->net();
     Network& network = net.finish();
-    const BuildOptions options[]{options_of(nullptr, Fusion::kFull), options_of(&BuildOptions::fp16, Fusion::kNone),
-                                 options_of(&BuildOptions::fp16, Fusion::kFull),
-                                 options_of(&BuildOptions::bf16, Fusion::kPointwise)};
+    const BuildOptions options[]{options_of({}, Fusion::kFull), options_of({Precision::kFP16}, Fusion::kNone),
+                                 options_of({Precision::kFP16}, Fusion::kFull),
+                                 options_of({Precision::kBF16}, Fusion::kPointwise)};
     all.add(fmt::format("seed {}, {}", seed, i % 4), network, net.inputs(), options[i % 4], Match::kRoundings);
     EXPECT_EQ(all.host_steps(), 0) << "seed " << seed;
   }

@@ -52,7 +52,8 @@ struct Lowered {
     net.output(z);
     const Network& network = net.finish();
     BuildOptions options;
-    options.fp16 = options.assume_lowest = true;
+    options.enabled.set(Precision::kFP16);
+    options.assume_lowest = true;
     spec = specialize(network, {{batch, 16, 6, 6}});
     assignment = assign_precisions(*spec, options);
     schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
@@ -139,7 +140,8 @@ TEST_F(CudaReplay, ProductsKeepTheTilesOfTheirPrograms) {
   net.output(net.add("Gelu", {net.add("MatMul", {net.input("x", {40, 64}), net.weight({64, 24})})}, {}, 20));
   const Network& network = net.finish();
   BuildOptions options;
-  options.fp16 = options.assume_lowest = true;
+  options.enabled.set(Precision::kFP16);
+  options.assume_lowest = true;
   const auto spec = specialize(network, {{40, 64}});
   const Assignment assignment = assign_precisions(*spec, options);
   const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));

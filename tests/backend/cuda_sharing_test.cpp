@@ -22,7 +22,7 @@ TEST(CudaSharing, PlacesOfOtherShapesHaveOtherNames) {
   WeightCache weights;
   for (const std::int64_t batch : {1, 2}) {
     const auto spec = specialize(network, {{batch, 2, 4, 6}});
-    const Assignment assignment = assign_precisions(*spec, options_of(nullptr, Fusion::kFull));
+    const Assignment assignment = assign_precisions(*spec, options_of({}, Fusion::kFull));
     const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, Fusion::kFull));
     const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
     EXPECT_NO_THROW(lower(*spec, schedule, weights, subgraphs, device)) << batch;
@@ -44,7 +44,7 @@ TEST(CudaSharing, RunsThatShareActivations) {
               cache);
     };
     const Fusion fusion = static_cast<Fusion>(i % 3);
-    BuildOptions options = options_of(&BuildOptions::fp16, fusion);
+    BuildOptions options = options_of({Precision::kFP16}, fusion);
     options.constraints = ConstraintMode::kPrefer;
     add("fp16", options);
     add("fp16 again", options);

@@ -45,10 +45,10 @@ std::string upsampled(Net& n, const std::string& x, std::int64_t c, std::int64_t
 }
 
 std::vector<std::pair<const char*, BuildOptions>> precisions() {
-  return {{"fp32", options_of(nullptr, Fusion::kFull)},
-          {"tf32", options_of(&BuildOptions::tf32, Fusion::kFull)},
-          {"fp16", options_of(&BuildOptions::fp16, Fusion::kFull)},
-          {"bf16", options_of(&BuildOptions::bf16, Fusion::kFull)}};
+  return {{"fp32", options_of({}, Fusion::kFull)},
+          {"tf32", options_of({Precision::kTF32}, Fusion::kFull)},
+          {"fp16", options_of({Precision::kFP16}, Fusion::kFull)},
+          {"bf16", options_of({Precision::kBF16}, Fusion::kFull)}};
 }
 
 TEST(CudaTransposed, UpsamplingIsAProductAndAProgram) {
@@ -88,7 +88,7 @@ TEST(CudaTransposed, UpsampledPartsOfAConcatAreCopiedOnce) {
 }
 
 TEST(CudaTransposed, OthersAreConvolutions) {
-  const BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+  const BuildOptions options = options_of({Precision::kFP16}, Fusion::kFull);
   const std::vector<std::vector<A>> kinds{{A("group", 2)},
                                           {A("pads", Ints{1, 0, 0, 0})},
                                           {A("pads", Ints{0, 0, 1, 1})},

@@ -63,7 +63,7 @@ TEST(DeviceWeights, OfOnePlanHaveToFit) {
   const Network& network = n.finish();
   const auto spec = specialize(network, {{4, 16}});
   const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
-  const BuildOptions options = options_of(nullptr, Fusion::kFull);
+  const BuildOptions options = options_of({}, Fusion::kFull);
   const Assignment assignment = assign_precisions(*spec, options);
   const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
   constexpr std::size_t kAll = std::size_t{3} * 16 * 16 * sizeof(float);

@@ -18,10 +18,10 @@
 
 namespace ulpscope::cuda::fake {
 
-/// The lowest precision that there is: that of the flag, or float32.
-inline BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
+/// The lowest precision that there is: that is enabled, or float32.
+inline BuildOptions options_of(PrecisionSet enabled, Fusion fusion) {
   BuildOptions options;
-  if (flag != nullptr) options.*flag = true;
+  options.enabled = enabled;
   options.assume_lowest = true;
   options.fusion = fusion;
   options.threads = 1;
@@ -36,8 +36,8 @@ inline BuildOptions mixed(Network& network, std::uint32_t seed, Fusion fusion) {
     if (layer.op->kind == OpKind::kConstant) continue;
     if (layer.op->precision == PrecisionRule::kCompute) layer.precision = kTypes[dice() % 3];
   }
-  BuildOptions options = options_of(&BuildOptions::fp16, fusion);
-  options.bf16 = true;
+  BuildOptions options = options_of({Precision::kFP16}, fusion);
+  options.enabled.set(Precision::kBF16);
   options.constraints = ConstraintMode::kObey;
   return options;
 }

@@ -118,13 +118,13 @@ struct Case {
       options.samples[0].push_back({network->tensor(network->inputs[i]).name, made.inputs()[i]});
   }
 
-  TypedModel run(const BuildOptions& build, const LayerTypes& requested, const std::string& name) {
+  TypedModel run(const BuildOptions& build, const Requests& requested, const std::string& name) {
     const Assignment assignment = assign_precisions(*spec, build, &requested);
     return write_typed_model(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
   }
 
   /// False where a file cannot say it. Throws InternalError for other bits.
-  bool converts(const BuildOptions& build, const LayerTypes& requested, const std::string& name, std::uint32_t seed) {
+  bool converts(const BuildOptions& build, const Requests& requested, const std::string& name, std::uint32_t seed) {
     try {
       const TypedModel result = run(build, requested, name);
       EXPECT_GT(result.checked, 0) << "seed " << seed;
@@ -138,9 +138,9 @@ struct Case {
 };
 
 /// Of `choices` random numbers, two stand for float32 and one for `other`; the rest is the engine's choice.
-LayerTypes random_requests(const Network& network, std::mt19937& random, std::uint32_t choices,
-                           std::optional<DataType> other) {
-  LayerTypes requested(network.layers.size());
+Requests random_requests(const Network& network, std::mt19937& random, std::uint32_t choices,
+                         std::optional<DataType> other) {
+  Requests requested(network.layers.size());
   for (LayerId l : requested.ids()) {
     if (network.layers[l].op->precision != PrecisionRule::kCompute) continue;
     const std::uint32_t choice = random() % choices;
@@ -160,8 +160,8 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
     test.options.fusion = GetParam();
     std::mt19937 random(seed);
     BuildOptions build = testing::fp16_options(ConstraintMode::kObey, GetParam(), true);
-    build.bf16 = seed % 3 == 0;
-    const auto other = build.bf16 ? std::optional(DataType::kBFloat16) : std::nullopt;
+    build.enabled.set(Precision::kBF16, seed % 3 == 0);
+    const auto other = build.enabled.has(Precision::kBF16) ? std::optional(DataType::kBFloat16) : std::nullopt;
     try {
       converted += test.converts(build, random_requests(*test.network, random, 6, other), "random", seed);
     } catch (const InternalError& error) {
@@ -180,12 +180,12 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
     test.options.fusion = GetParam();
     std::mt19937 random(seed);
     BuildOptions build = testing::fp16_options(ConstraintMode::kObey, GetParam(), true);
-    build.int8 = true;
-    build.fp16 = seed % 3 != 0;
-    build.bf16 = seed % 3 == 2;
+    build.enabled.set(Precision::kINT8);
+    build.enabled.set(Precision::kFP16, seed % 3 != 0);
+    build.enabled.set(Precision::kBF16, seed % 3 == 2);
     for (const TensorId id : int8_tensors(*test.spec))
       build.scales[test.network->tensor(id).name] = 0.004f + 0.0001f * static_cast<float>(random() % 400);
-    const auto other = build.fp16 ? std::optional(DataType::kFloat16) : std::nullopt;
+    const auto other = build.enabled.has(Precision::kFP16) ? std::optional(DataType::kFloat16) : std::nullopt;
     try {
       if (!test.converts(build, random_requests(*test.network, random, 8, other), "int8", seed)) continue;
       ++converted;
@@ -205,11 +205,12 @@ TEST(Convert, LeavesNothingBehindWhenTheFileIsRefused) {
   testing::RandomNetwork made(3);
   Case test(made, made.network());
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
   const auto path = scratch("refused");
   write_file(path, std::string_view("before"));
   test.options.check = [](const std::filesystem::path&) { throw Error(ErrorCode::kInvalidFile, "refused"); };
-  const LayerTypes requested(test.network->layers.size());
+  const Requests requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "refused"), Error);
   EXPECT_EQ(read_file(path), "before");
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path()))
@@ -221,9 +222,10 @@ TEST(Convert, CanBeInterrupted) {
   testing::RandomNetwork made(3);
   Case test(made, made.network());
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
   test.options.interrupt = [] { throw Error(ErrorCode::kInterrupted, "Ctrl-C"); };
-  const LayerTypes requested(test.network->layers.size());
+  const Requests requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "interrupted"), Error);
   EXPECT_FALSE(std::filesystem::exists(scratch("interrupted")));
 }
@@ -232,9 +234,10 @@ TEST(Convert, LargeModelsHaveExternalData) {
   testing::RandomNetwork made(5, 30);
   Case test(made, made.network());
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
   test.options.largest_model_file = 1;  // as if it were more than 2 GB
-  const LayerTypes requested(test.network->layers.size());
+  const Requests requested(test.network->layers.size());
   const TypedModel result = test.run(build, requested, "external");
   EXPECT_GT(result.checked, 0);
   EXPECT_EQ(result.file.external, std::filesystem::exists(scratch("external").string() + ".data"));
@@ -244,8 +247,9 @@ TEST(Convert, HandsOutAndTakesInOtherTypes) {
   testing::RandomNetwork made(8);
   Case test(made, made.network());
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
-  const LayerTypes requested(test.network->layers.size());
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
+  const Requests requested(test.network->layers.size());
   for (const auto* ids : {&test.network->inputs, &test.network->outputs})
     for (TensorId id : *ids) test.options.io_types[test.network->tensor(id).name] = DataType::kFloat16;
   const TypedModel result = test.run(build, requested, "io");

@@ -141,9 +141,10 @@ struct Placed {
 Placed place(const Small& small, const std::vector<DataType>& assigned) {
   const auto spec = specialize(small.builder.network, {{3, 4}});
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
   build.constraints = ConstraintMode::kObey;
-  LayerTypes requested(small.builder.network.layers.size());
+  Requests requested(small.builder.network.layers.size());
   for (std::size_t l = 0; l < assigned.size(); ++l)
     if (small.kinds[l] != Kind::kMove) requested[small.ids[l]] = assigned[l];
   Assignment assignment = assign_precisions(*spec, build, &requested);
@@ -209,9 +210,10 @@ bool moves(const std::string& op, const std::string& after, std::vector<float> l
   infer_types(builder.network);
   const auto spec = specialize(builder.network, {{3, 4}});
   BuildOptions build;
-  build.fp16 = build.assume_lowest = true;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
   build.constraints = ConstraintMode::kObey;
-  LayerTypes requested(builder.network.layers.size());
+  Requests requested(builder.network.layers.size());
   const LayerId choice = builder.network.find_layer("choice");
   requested[choice] = kF32;
   const Typing typing = place_casts(*spec, assign_precisions(*spec, build, &requested), {});

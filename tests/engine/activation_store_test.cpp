@@ -43,7 +43,7 @@ TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
     for (const auto& [fusion, int8] :
          {std::pair(Fusion::kNone, false), {Fusion::kFull, false}, {Fusion::kNone, true}, {Fusion::kFull, true}}) {
       BuildOptions options = fp16_options(ConstraintMode::kPrefer, fusion, true);
-      options.int8 = int8;
+      options.enabled.set(Precision::kINT8, int8);
       if (int8)
         for (const TensorInfo& tensor : random.network().tensors) options.scales[tensor.name] = 0.03f;
       const auto spec = specialize(random.network(), random.input_shapes());
@@ -51,7 +51,7 @@ TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
       ActivationStore store(std::size_t{1} << 24), small(4000);
       std::mt19937 pick(seed);
       for (int trial = 0; trial < 12; ++trial) {
-        LayerTypes requested(random.network().layers.size());
+        Requests requested(random.network().layers.size());
         for (LayerId l : requested.ids())
           if (random.network().layers[l].op->precision == PrecisionRule::kCompute && pick() % 3 == 0)
             requested[l] = int8 && pick() % 2 == 0 ? DataType::kFloat16 : DataType::kFloat32;
@@ -88,7 +88,7 @@ TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
   ActivationStore store(1 << 20);
   const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
   const auto run = [&](const char* raised) {
-    LayerTypes requested(network->layers.size());
+    Requests requested(network->layers.size());
     if (raised != nullptr) requested[network->find_layer(raised)] = DataType::kFloat32;
     const std::size_t before = store.bytes();
     executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, &store);
@@ -120,7 +120,7 @@ TEST(ActivationStore, WhatIsDequantizedDependsOnWhatWasQuantized) {
   for (int i = 0; i < kSize; ++i) values.push_back(-0.8f - 0.003f * static_cast<float>(i));
   const std::vector<Tensor> x{Tensor::of<float>({kSize}, std::span<const float>(values))};
   const auto run = [&](bool raised, ActivationStore* shared) {
-    LayerTypes requested(network->layers.size());
+    Requests requested(network->layers.size());
     if (raised) requested[network->find_layer("exp")] = DataType::kFloat32;
     const auto outputs =
         executable.plan_for({{kSize}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
@@ -153,7 +153,7 @@ TEST(ActivationStore, KeepsWhatIsAliveWhereTheFewestBytesAre) {
   ActivationStore store(1 << 20);
   const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
   const auto run = [&](int raised, ActivationStore* shared) {
-    LayerTypes requested(network->layers.size());
+    Requests requested(network->layers.size());
     requested[network->find_layer("exp " + std::to_string(raised))] = DataType::kFloat32;
     const auto outputs =
         executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
@@ -183,7 +183,7 @@ TEST(ActivationStore, ASmallOneHasValuesThatLieFartherApart) {
   Executable executable(*network, assign_precisions(*spec, options), options, spec);
   const std::vector<Tensor> x{Tensor::of<float>({1024}, std::vector<float>(1024, 0.7f))};
   const auto run = [&](const char* raised, ActivationStore& store) {
-    LayerTypes requested(network->layers.size());
+    Requests requested(network->layers.size());
     if (raised != nullptr) requested[network->find_layer(raised)] = DataType::kFloat32;
     executable.plan_for({{1024}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, &store);
   };

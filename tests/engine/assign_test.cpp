@@ -83,7 +83,7 @@ TEST(Constraints, WhatIsNotEnabledIsWarnedOfOrRefusedByName) {
 
 TEST(Constraints, Int8WithoutScalesIsRefusedAndOtherwiseTakesTheNextPrecision) {
   BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kFull, true);
-  options.int8 = true;
+  options.enabled.set(Precision::kINT8);
   const auto network = constrained(DataType::kInt8, DataType::kFloat32);
   expect_error(ErrorCode::kBuild, {"'Add'", "no int8 form"}, [&] { Engine::build(network, options); });
   EXPECT_EQ(report_of(*Engine::build(add_sub(), options))["Add"].precision, "fp16");
@@ -151,10 +151,10 @@ TEST(StronglyTyped, RunsWithTheTypesInTheFile) {
   const auto engine = Engine::build(model.load(), options);
   EXPECT_THAT(run_first(*engine, x), ElementsAre(INFINITY, 1.001953125f));
   EXPECT_EQ(report_of(*engine)["Square"].precision, "fp16");
-  options.fp16 = true;
+  options.enabled.set(Precision::kFP16);
   expect_error(ErrorCode::kInvalidArgument, {"strongly typed", "--fp16"},
                [&] { Engine::build(model.load(), options); });
-  options.fp16 = false;
+  options.enabled.set(Precision::kFP16, false);
   auto network = model.load();
   layer_named(*network, "Square").precision = DataType::kFloat32;
   expect_error(ErrorCode::kInvalidArgument, {"'Square'", "Cast"}, [&] { Engine::build(network, options); });
@@ -185,7 +185,7 @@ TEST(Storage, MovementLayersPassOnTheWidestTypeOfTheirInputs) {
   EXPECT_EQ(stored(assign_precisions(*spec, options), "both"), DataType::kFloat16);
   // The two narrow types together need a type that holds both.
   layer_named(*network, "High").precision = DataType::kBFloat16;
-  options.bf16 = true;
+  options.enabled.set(Precision::kBF16);
   EXPECT_EQ(stored(assign_precisions(*spec, options), "both"), DataType::kFloat32);
 }
 

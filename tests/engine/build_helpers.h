@@ -23,7 +23,7 @@ inline BuildOptions tested_options() {
 inline BuildOptions fp16_options(ConstraintMode mode = ConstraintMode::kNone, Fusion fusion = Fusion::kFull,
                                  bool lowest = false) {
   BuildOptions options = tested_options();
-  options.fp16 = true;
+  options.enabled.set(Precision::kFP16);
   options.constraints = mode;
   options.fusion = fusion;
   options.assume_lowest = lowest;

@@ -136,7 +136,7 @@ std::vector<std::string> plan_files(const TemporaryFolder& folder) {
   add(scan_network(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true));
   add(choice_network(), {});
   options = fp16_options(ConstraintMode::kNone, Fusion::kFull, true);
-  options.int8 = true;
+  options.enabled.set(Precision::kINT8);
   options.scales = {{"x", 0.1f}, {"m", 0.2f}, {"y", 0.3f}};
   add(typed_model().load(), options);
   Model product;

@@ -88,7 +88,7 @@ void expect_same_bits(const Model& model, const std::vector<Tensor>& inputs) {
       std::vector<Tensor> reference;
       for (int threads : {1, 2, 4}) {
         BuildOptions options = fp16_options(ConstraintMode::kNone, fusion, lowest);
-        options.fp16 = lowest;
+        options.enabled.set(Precision::kFP16, lowest);
         options.threads = threads;
         const auto engine = Engine::build(model.load(), options);
         for (int run = 0; run < 3; ++run) {

@@ -56,7 +56,8 @@ TEST(Executable, NewShapesShareWhatDoesNotDependOnThem) {
 TEST(Executable, LetsGoOfShapesAndTheirConstants) {
   const auto network = tied_embedding();
   BuildOptions options;
-  options.fp16 = options.assume_lowest = true;
+  options.enabled.set(Precision::kFP16);
+  options.assume_lowest = true;
   std::vector<std::weak_ptr<const Specialization>> made;
   Executable executable(*network, assign_precisions(*specialize(*network, {{1, 3}}), options), options);
   for (std::int64_t n = 1; n <= 100; ++n) {

@@ -67,7 +67,7 @@ TEST(Fusion, KeepsItsInvariantsOnRandomNetworks) {
       if (dice() % 8 == 0) layer.output_types = {kTypes[dice() % 3]};
     }
     BuildOptions options = level(Fusion::kFull);
-    options.bf16 = true;
+    options.enabled.set(Precision::kBF16);
     const auto spec = specialize(random.network(), random.input_shapes());
     const Assignment assignment = assign_precisions(*spec, options);
     for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull}) {

@@ -54,7 +54,7 @@ Built build(const Network& network, const BuildOptions& options) {
 
 BuildOptions lowest(bool fp16) {
   BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kFull, true);
-  options.fp16 = fp16;
+  options.enabled.set(Precision::kFP16, fp16);
   return options;
 }
 
@@ -274,7 +274,7 @@ TEST(MeasuredGroups, AreFoundAgain) {
       std::fill_n(inputs.back().data<float>(), inputs.back().size(), 0.5f);
     }
     BuildOptions options = lowest(true);
-    options.bf16 = true;
+    options.enabled.set(Precision::kBF16);
     Target target = target_with({});
     const GroupCount count = measure_groups(network, options, inputs, target, [](const std::string&) {});
     EXPECT_EQ(count.kernels, static_cast<int>(target.timed->size()));
@@ -284,7 +284,7 @@ TEST(MeasuredGroups, AreFoundAgain) {
     const TimeModel time(*spec, options.fusion, target);
     for (const bool bf16 : {false, true}) {
       BuildOptions uniform = lowest(!bf16);
-      uniform.bf16 = bf16;
+      uniform.enabled.set(Precision::kBF16, bf16);
       const Assignment assignment = assign_precisions(*spec, uniform);
       const TimeModel::Coverage coverage = time.coverage(assignment);
       EXPECT_EQ(coverage.measured, coverage.groups) << "seed " << seed;

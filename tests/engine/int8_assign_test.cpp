@@ -29,7 +29,7 @@ Model biased_product() {
 BuildOptions int8_options(std::map<std::string, float> scales, ConstraintMode mode = ConstraintMode::kNone,
                           bool lowest = true) {
   BuildOptions options = fp16_options(mode, Fusion::kFull, lowest);
-  options.int8 = true;
+  options.enabled.set(Precision::kINT8);
   options.scales = std::move(scales);
   return options;
 }
@@ -159,7 +159,7 @@ TEST(Int8Choice, CostsTakeItForSmallProductsBehindEachOther) {
   model.output("y");
   for (bool fp16 : {false, true}) {
     BuildOptions options = int8_options({{"x", 0.1f}, {"b", 1.0f}}, ConstraintMode::kNone, false);
-    options.fp16 = fp16;
+    options.enabled.set(Precision::kFP16, fp16);
     auto rows = report_of(*Engine::build(model.load(), options));
     EXPECT_EQ(rows["First"].precision, "int8");
     EXPECT_EQ(rows["Relu"].precision, fp16 ? "fp16" : "fp32");

@@ -53,7 +53,8 @@ void expect_same_bits(const Model& weak, const std::map<std::string, float>& sca
       options.fusion = fusion;
       options.threads = threads;
       BuildOptions int8 = options, strong = options;
-      int8.int8 = int8.assume_lowest = true;
+      int8.enabled.set(Precision::kINT8);
+      int8.assume_lowest = true;
       int8.scales = scales;
       strong.strongly_typed = true;
       const auto engine = Engine::build(weak.load(), int8);

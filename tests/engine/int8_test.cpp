@@ -16,7 +16,7 @@ using Scales = std::map<std::string, float>;
 
 BuildOptions int8_options(Scales scales, Fusion fusion = Fusion::kFull, int threads = 1) {
   BuildOptions options = tested_options();
-  options.int8 = true;
+  options.enabled.set(Precision::kINT8);
   options.assume_lowest = true;
   options.fusion = fusion;
   options.threads = threads;
@@ -326,7 +326,7 @@ TEST(Int8, OutputsAreStoredInTheNextHigherTypeAndBiasesNeverRoundedBefore) {
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = -round_to_f16(expected[i] + b[i % 32]);
   for (Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
     BuildOptions options = int8_options({{"x", 0.03f}}, fusion);
-    options.fp16 = true;
+    options.enabled.set(Precision::kFP16);
     const auto engine = Engine::build(model.load(), options);
     auto rows = report_of(*engine);
     EXPECT_EQ(rows["MatMul"].precision, "int8");
@@ -407,7 +407,7 @@ TEST(Int8, SurvivesAPlanFile) {
   *model.graph().add_initializer() = int64_tensor("shape", {1}, {64});
   model.output("y");
   BuildOptions options = int8_options({{"x", 0.03f}, {"m", 0.1f}});
-  options.fp16 = true;
+  options.enabled.set(Precision::kFP16);
   const auto engine = Engine::build(model.load(), options);
   // The scale of m goes through the Reshape.
   EXPECT_EQ(report_of(*engine)["Add"].precision, "int8");

@@ -38,9 +38,9 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 
 std::string describe(const Network& network, LayerId id) { return network.layer(id).name + " of " + network.name; }
 
-BuildOptions lowest(bool BuildOptions::*flag, Fusion fusion) {
+BuildOptions lowest(PrecisionSet enabled, Fusion fusion) {
   BuildOptions options = tested_options();
-  if (flag != nullptr) options.*flag = true;
+  options.enabled |= enabled;
   options.assume_lowest = true;
   options.fusion = fusion;
   options.threads = 1;
@@ -63,7 +63,7 @@ TEST(RandomNetworks, Fp32AgreesWithTheReferenceAtEveryFusionLevel) {
     RandomNetwork random(seed);
     const auto expected = evaluate(random.network(), random.inputs());
     for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull}) {
-      const auto engine = Engine::build(random.shared(), lowest(nullptr, fusion));
+      const auto engine = Engine::build(random.shared(), lowest({}, fusion));
       engine->run(reversed(random.inputs()));
       const auto outputs = engine->run(random.inputs());
       ASSERT_EQ(outputs.size(), expected.size());
@@ -136,10 +136,10 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
 }
 
 TEST(RandomNetworks, LayersRoundWhatTheyReadAndStore) {
-  for (auto flag : {&BuildOptions::fp16, &BuildOptions::bf16, &BuildOptions::tf32})
+  for (const Precision each : {Precision::kFP16, Precision::kBF16, Precision::kTF32})
     for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
       RandomNetwork random(seed);
-      expect_layers_follow_the_rules(random, lowest(flag, Fusion::kNone), seed);
+      expect_layers_follow_the_rules(random, lowest({each}, Fusion::kNone), seed);
       if (HasFatalFailure()) return;
     }
 }
@@ -156,8 +156,8 @@ void constrain(Network& network, std::uint32_t seed) {
 }
 
 BuildOptions obeying(Fusion fusion) {
-  BuildOptions options = lowest(&BuildOptions::fp16, fusion);
-  options.bf16 = true;
+  BuildOptions options = lowest({Precision::kFP16}, fusion);
+  options.enabled.set(Precision::kBF16);
   options.constraints = ConstraintMode::kObey;
   return options;
 }
@@ -195,7 +195,7 @@ TEST(RandomNetworks, FusedGroupsRoundAtTheirEdgesOnly) {
       for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
         RandomNetwork random(seed);
         if (mixed) constrain(random.network(), seed);
-        const BuildOptions options = mixed ? obeying(fusion) : lowest(&BuildOptions::fp16, fusion);
+        const BuildOptions options = mixed ? obeying(fusion) : lowest({Precision::kFP16}, fusion);
         const auto shared = random.shared();
         const auto spec = specialize(*shared, random.input_shapes());
         const Assignment assignment = assign_precisions(*spec, options);
@@ -233,7 +233,7 @@ TEST(RandomNetworks, ThreadsAndRunsChangeNoBit) {
   for (std::uint32_t seed = 0; seed < kNetworks / 3; ++seed) {
     RandomNetwork random(seed);
     for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull}) {
-      BuildOptions options = lowest(&BuildOptions::fp16, fusion);
+      BuildOptions options = lowest({Precision::kFP16}, fusion);
       const auto engine = Engine::build(random.shared(), options);
       const auto first = engine->run(random.inputs());
       EXPECT_TRUE(same_bits(first, engine->run(random.inputs()))) << "seed " << seed;

@@ -38,9 +38,9 @@ void expect_bits_of_single_ones(const std::vector<Product>& products, const Dims
   const Tensor x = Tensor::of<float>(Shape(input), waves(num_elements(Shape(input)), 1.1));
   BuildOptions options = fp16_options(ConstraintMode::kNone, Fusion::kFull, true);
   for (const std::string mode : {"fp32", "fp16", "int8"}) {
-    options.fp16 = mode == "fp16";
-    options.int8 = mode == "int8";
-    if (options.int8) {
+    options.enabled.set(Precision::kFP16, mode == "fp16");
+    options.enabled.set(Precision::kINT8, mode == "int8");
+    if (options.enabled.has_quantized()) {
       options.scales["x"] = 0.01f;
       for (const Product& product : products) options.scales[product.output] = 0.05f;
     }

@@ -60,7 +60,7 @@ std::vector<SingularCancellation> found_in(const std::shared_ptr<const Network>&
   Trials trials(network, build, samples);
   SearchTask task = fp16_search();
   task.build = build;
-  const Assignment low = trials.assign(LayerTypes(network->layers.size()));
+  const Assignment low = trials.assign(Requests(network->layers.size()));
   return find_singular_cancellations(trials, low, search_candidates(*trials.specialization(), low, task),
                                      samples.size());
 }
@@ -91,8 +91,8 @@ TEST(Cancellation, NeedsLostDigits) {
   EXPECT_THAT(found_in(variance_of_moments(), {rows(0, 1, 1), rows(2, 1, 2)}), IsEmpty());
   // bf16 has three digits less: 6 * 4 / 256 * 4 = 0.4, 6 * 16 / 256 * 4 = 1.5.
   BuildOptions bf16 = fp16_search().build;
-  bf16.fp16 = false;
-  bf16.bf16 = true;
+  bf16.enabled.set(Precision::kFP16, false);
+  bf16.enabled.set(Precision::kBF16);
   EXPECT_THAT(found_in(variance_of_moments(), {rows(4, 1, 1)}), IsEmpty());
   EXPECT_EQ(found_in(variance_of_moments(), {rows(4, 1, 1)}, bf16).size(), 1u);
 }

@@ -277,12 +277,8 @@ TEST(CriterionTest, ThresholdsThatMakeNoSenseAreErrors) {
 TEST(CriterionTest, WithoutAToleranceTheLowestPrecisionChoosesOne) {
   const auto words = [](const char* precision, const CriterionOptions& given) {
     BuildOptions build;
-    for (const auto& [name, enabled] : {std::pair{"fp16", &build.fp16},
-                                        {"bf16", &build.bf16},
-                                        {"int8", &build.int8},
-                                        {"tf32", &build.tf32},
-                                        {"fp8", &build.fp8}})
-      *enabled = std::string_view(precision).find(name) != std::string_view::npos;
+    for (const LayerForm& form : layer_forms())
+      build.enabled.set(form.precision, std::string_view(precision).find(form.name) != std::string_view::npos);
     return fmt::format("{}", fmt::join(criterion_words(with_usual_tolerance(given, build)), " "));
   };
   EXPECT_EQ(words("tf32", {}), "--metric rel-l2 --threshold 0.005");

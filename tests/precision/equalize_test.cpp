@@ -75,7 +75,7 @@ struct Setting {
     build.scales = calibrate(network, calibration, [&]() -> std::optional<TensorMap> {
                      return next < samples.size() ? std::optional(samples[next++]) : std::nullopt;
                    }).scales;
-    build.int8 = true;
+    build.enabled.set(Precision::kINT8);
     build.assume_lowest = true;
     build.fusion = Fusion::kNone;
     build.constraints = ConstraintMode::kObey;

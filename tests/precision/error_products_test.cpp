@@ -36,7 +36,7 @@ class ErrorProductsOf {
   ErrorProductsOf(std::shared_ptr<const Network> network, std::span<const Tensor> inputs)
       : samples_{named(*network, inputs)},
         trials_(network, fp16_options(ConstraintMode::kNone, Fusion::kNone, true), samples_),
-        maker_(trials_, trials_.assign(LayerTypes(network->layers.size())), computing_layers(*network),
+        maker_(trials_, trials_.assign(Requests(network->layers.size())), computing_layers(*network),
                network->outputs) {
     both_.in_one = maker_.make(0, true);
     both_.of_two = maker_.make(0, false);

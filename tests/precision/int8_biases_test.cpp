@@ -39,7 +39,9 @@ SearchData dense_layers() {
 SearchTask int8_and_fp16(const SearchData& data) {
   SearchTask task;
   task.ladder = {Precision::kFP16, Precision::kFP32};
-  task.build.int8 = task.build.fp16 = task.build.assume_lowest = true;
+  task.build.enabled.set(Precision::kINT8);
+  task.build.enabled.set(Precision::kFP16);
+  task.build.assume_lowest = true;
   task.build.constraints = ConstraintMode::kObey;
   task.build.fusion = Fusion::kFull;
   CalibrationOptions calibration;

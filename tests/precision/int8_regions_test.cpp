@@ -77,7 +77,7 @@ struct Calibrated {
   /// For everything in fp16.
   std::vector<Repair> regions() const {
     BuildOptions fp16 = build;
-    fp16.fp16 = true;
+    fp16.enabled.set(Precision::kFP16);
     const auto spec = specialize(*network, {{kWidth, kWidth}});
     return find_region_scaling(*spec, assign_precisions(*spec, fp16), data.samples, {}, {}, build.scales).regions;
   }
@@ -86,10 +86,10 @@ struct Calibrated {
   std::vector<TensorMap> with_integers(const std::shared_ptr<const Network>& of,
                                        const std::map<std::string, float>& scales) const {
     BuildOptions int8 = build;
-    int8.int8 = true;
+    int8.enabled.set(Precision::kINT8);
     int8.scales = scales;
     Trials trials(of, int8, data.samples);
-    const Assignment low = trials.assign(LayerTypes(of->layers.size()));
+    const Assignment low = trials.assign(Requests(of->layers.size()));
     EXPECT_THAT(low.precision, Contains(Precision::kINT8).Times(2));
     return trials.run(low, false);
   }
@@ -153,7 +153,8 @@ TEST(Int8Regions, ASearchScalesForTheRungThatLayersLeaveInt8For) {
     task.objective = Objective::kSmallest;
     task.ladder = {Precision::kFP16, Precision::kFP32};
     task.build = setting.build;
-    task.build.int8 = task.build.fp16 = true;
+    task.build.enabled.set(Precision::kINT8);
+    task.build.enabled.set(Precision::kFP16);
     task.build.fusion = fusion;
     const Answer answer = run(setting.data, *tight, task);
     EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);

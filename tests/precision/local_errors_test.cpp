@@ -17,7 +17,9 @@ TEST(LocalErrors, StoreWhatInt8LayersStore) {
   const auto network = model.load();
   const auto spec = specialize(*network, {{1, 2}});
   BuildOptions options;
-  options.int8 = options.fp16 = options.assume_lowest = true;
+  options.enabled.set(Precision::kINT8);
+  options.enabled.set(Precision::kFP16);
+  options.assume_lowest = true;
   options.scales = {{"x", 0.01f}};
   const Assignment low = assign_precisions(*spec, options);
   const LayerId product = network->find_layer("Product");

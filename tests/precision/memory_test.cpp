@@ -58,7 +58,7 @@ double trials_add(const std::shared_ptr<const Network>& network, int lengths, st
       for (int s = 0; s < 16; ++s) samples.push_back({{"x", values_in({16 - s % lengths, kWidth}, -1, 1, 3)}});
       Trials trials(network, fp16_options(ConstraintMode::kObey, Fusion::kNone, true), samples);
       trials.set_memory_limit(memory_limit);
-      const Assignment low = trials.assign(LayerTypes(network->layers.size()));
+      const Assignment low = trials.assign(Requests(network->layers.size()));
       trials.run(trials.full_precision(), false);
       trials.run(low, false);
       trials.run(trials.full_precision(), false);

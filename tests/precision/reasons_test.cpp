@@ -134,8 +134,8 @@ Reason int8_reason(double low, double high, float scale) {
   model.output("y");
   const SearchData data = data_for(model.load(), "x", {4, 16}, low, high);
   SearchTask options = fp16_search();
-  options.build.fp16 = false;
-  options.build.int8 = true;
+  options.build.enabled.set(Precision::kFP16, false);
+  options.build.enabled.set(Precision::kINT8);
   options.build.scales = {{"x", scale}, {"y", 0.1f}};
   return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
 }

@@ -29,7 +29,8 @@ struct Between {
       : network(model.load()), data(data_for(network, "x", shape, 1, 2)) {
     spec = specialize(*network, {shape});
     BuildOptions build;
-    build.fp16 = build.assume_lowest = true;
+    build.enabled.set(Precision::kFP16);
+    build.assume_lowest = true;
     found = find_region_scaling(*spec, assign_precisions(*spec, build), data.samples);
   }
 };

@@ -10,6 +10,7 @@
 
 #include "engine/build_helpers.h"
 #include "precision/search_helpers.h"
+#include "precision/search_space.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::testing {
@@ -143,7 +144,7 @@ TEST(Search, KeepsWhatTheUserKeeps) {
 
 TEST(Search, RefusesAnEmptySpace) {
   SearchTask options = fp16_search();
-  options.build.fp16 = false;
+  options.build.enabled.set(Precision::kFP16, false);
   const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
   EXPECT_THROW(run(data, *allclose(1e-3, 1e-2), options), Error);
 }
@@ -183,7 +184,7 @@ TEST(Search, ShrinkingLeavesNoLayerThatCouldGo) {
   Trials trials(data.network, options.build, data.samples);
   const auto golden = trials.run(trials.full_precision());
   for (const KeptLayer& dropped : shrunk.kept) {
-    LayerTypes requested(data.network->layers.size());
+    Requests requested(data.network->layers.size());
     for (const KeptLayer& layer : shrunk.kept)
       if (layer.name != dropped.name) requested[data.network->find_layer(layer.name)] = DataType::kFloat32;
     EXPECT_FALSE(criterion->judge(golden, trials.run(trials.assign(requested))).passed(0.5)) << dropped.name;
@@ -255,14 +256,51 @@ TEST(Search, MeasuresWhatHasNoDerivative) {
 TEST(Search, LowersKeptLayersToMiddleRungs) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
   SearchTask options = fp16_search();
-  options.build.bf16 = true;
-  options.build.fp16 = true;
+  options.build.enabled.set(Precision::kBF16);
+  options.build.enabled.set(Precision::kFP16);
   options.ladder = {Precision::kBF16, Precision::kFP32};
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 5e-2);
   const Answer answer = run(data, *criterion, options);
   EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);
   EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
   for (const KeptLayer& layer : answer.kept) EXPECT_EQ(layer.precision, Precision::kBF16) << layer.name;
+}
+
+/// tf32 has the range that the products need; layers that are no products have float32 instead.
+TEST(Search, RaisesProductsToTf32AndOthersToFp32) {
+  const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
+  SearchTask options = fp16_search();
+  options.build.enabled.set(Precision::kTF32);
+  options.ladder = {Precision::kTF32, Precision::kFP32};
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeMax, 1e-2), options);
+  EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+  EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
+  for (const KeptLayer& layer : answer.kept) EXPECT_EQ(layer.precision, Precision::kTF32) << layer.name;
+
+  SearchSpace space(data.network, options, data.samples);
+  const Levels levels = space.raised_to(Precision::kTF32);
+  const Assignment raised = space.assignment(levels);
+  std::size_t products = 0;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const LayerId id = space.candidates()[i];
+    const bool product = data.network->layer(id).op->kind == OpKind::kContraction;
+    products += product ? 1 : 0;
+    EXPECT_EQ(raised.precision[id], product ? Precision::kTF32 : Precision::kFP32);
+    EXPECT_EQ(space.precision(i, levels[i]), raised.precision[id]) << "what an answer says of it";
+    EXPECT_EQ(space.effective_level(i, 2), product ? 2 : 1) << "no two levels of one precision";
+  }
+  EXPECT_EQ(products, 8u);
+  EXPECT_EQ(space.levels_of(space.names(levels)), levels);
+}
+
+TEST(Search, NeedsNoLayersBeyondTf32WhereThatIsTheLowest) {
+  const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
+  SearchTask options = fp16_search();
+  options.build.enabled = {Precision::kTF32};
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeMax, 1e-2), options);
+  EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+  EXPECT_EQ(answer.candidates, 8) << "the products";
+  EXPECT_THAT(kept(answer), IsEmpty());
 }
 
 /// y = x > 0 ? (x + 65504) - 65504 : x, in the body of an If.

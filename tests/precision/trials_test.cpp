@@ -26,7 +26,7 @@ TEST(Trials, RunsEverySampleUnderEveryAssignment) {
   ASSERT_EQ(golden.size(), 2u);
   EXPECT_EQ(golden[1][0].name, "y");
   EXPECT_THAT(floats(golden[1][0].tensor), ::testing::Each(2.0f));
-  LayerTypes requested(trials.network().layers.size());
+  Requests requested(trials.network().layers.size());
   const auto low = trials.run(trials.assign(requested));
   EXPECT_THAT(floats(low[0][0].tensor), ::testing::Each(0.0f));
   for (LayerId l : requested.ids())
@@ -93,7 +93,7 @@ std::vector<std::string> outputs_of(int threads, std::size_t memory_limit) {
   Trials trials(products(), options, samples_of_many_lengths());
   trials.set_memory_limit(memory_limit);
   std::vector<std::string> result;
-  LayerTypes requested(trials.network().layers.size());
+  Requests requested(trials.network().layers.size());
   for (LayerId raised : requested.ids()) {
     for (const Assignment& assignment : {trials.full_precision(), trials.assign(requested)})
       for (const TensorMap& each : trials.run(assignment))

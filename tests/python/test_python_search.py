@@ -50,6 +50,30 @@ def test_python_cpp_and_the_program_give_the_same_answer(program, folder, sample
         assert same_but_for_time(cpp.read_text()) == same_but_for_time(theirs)
 
 
+def test_products_are_tried_and_kept_in_tf32(program, folder, caplog):
+    samples = beyond_fp16(folder / "m.onnx")
+    save_inputs(folder / "in.json", samples[:1])
+    answer = ulpscope.search(
+        "m.onnx", samples, "fp16", fallback=["tf32", "float32"], threshold=1e-2, objective="smallest", repair=False
+    )
+    assert answer.verdict == "found", answer.message
+    assert {layer.name: layer.precision for layer in answer.layers} == {"Up": "tf32", "Down": "tf32"}
+    answer.save("a.json")
+    assert ulpscope.verify("m.onnx", "a.json", samples).used <= 1
+    engine = ulpscope.Engine("m.onnx", answer=answer)
+    assert {layer.name: layer.precision for layer in engine.layers} == {"Up": "tf32", "Down": "tf32", "Last": "fp16"}
+    words = answer.to_dict()["run_options"]
+    assert words[words.index("--layer-precisions") + 1 :][:2] == ["Up:tf32", "Down:tf32"]
+    run_program(program, folder, "run", "m.onnx", *words, "--load-inputs", "in.json", "--save-outputs", "out.npz")
+    float32 = ulpscope.Engine("m.onnx", layer_precisions={"Last": "fp16"}).run(samples[0])["y"]
+    tf32 = engine.run(samples[0])["y"]
+    assert np.array_equal(np.load("out.npz")["y"], tf32) and not np.array_equal(tf32, float32)
+    # ONNX has no such type.
+    typed, info = ulpscope.convert("m.onnx", answer=answer, data=samples[:1])
+    assert "2 layer(s) in tf32 are float32 in the file" in caplog.text
+    assert {name: precision for name, _, precision in info.layers} == {"Up": "fp32", "Down": "fp32", "Last": "fp16"}
+
+
 @pytest.mark.parametrize(("precision", "threshold"), [("tf32", 5e-3), ("fp16", 5e-3), ("bf16", 3e-2), ("int8", 5e-2)])
 def test_without_a_tolerance_the_usual_one_is_taken_and_said(program, folder, samples, caplog, precision, threshold):
     save_inputs(folder / "in.json", samples)
@@ -410,14 +434,7 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),
         ({"precisions": "fp17"}, CODE.INVALID_ARGUMENT, "fp17"),
         ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
-        ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, fp16 and bf16, got none"),
-        # Layers cannot be asked for it: a search reported it of layers that it had run in float32.
-        (
-            {"fallback": "tf32"},
-            CODE.INVALID_ARGUMENT,
-            "fallback: expected one or more of fp32, fp16 and bf16, got tf32",
-        ),
-        ({"fallback": ["tf32", "fp32"]}, CODE.INVALID_ARGUMENT, "got tf32"),
+        ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, tf32, fp16 and bf16, got none"),
         ({"fallback": "int8"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of .* got int8"),
         ({"golden": []}, CODE.INVALID_ARGUMENT, r"\[golden\] expected at least one sample, got none"),
         ({"hold_out": []}, CODE.INVALID_ARGUMENT, r"\[hold_out\] expected at least one sample, got none"),

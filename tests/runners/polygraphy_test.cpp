@@ -49,7 +49,7 @@ constexpr const char* kCreatesConfig =
     "    return CreateConfig(fp16=True)(builder, network)\n";
 
 TEST_F(PolygraphyTest, LogsAtTheLevelOfTheProgramAndWithoutColors) {
-  EXPECT_TRUE(configure(kCreatesConfig).fp16);
+  EXPECT_TRUE(configure(kCreatesConfig).enabled.has(Precision::kFP16));
   EXPECT_THAT(out_, HasSubstr("[I] TF32 is disabled by default"));
   EXPECT_THAT(out_, HasSubstr("[W] Input tensor: x"));
   EXPECT_THAT(out_, Not(HasSubstr("color")));
@@ -64,7 +64,7 @@ TEST_F(PolygraphyTest, LogsAtTheLevelOfTheProgramAndWithoutColors) {
 TEST_F(PolygraphyTest, NeitherInstallsPackagesNorTakesAnotherTensorrt) {
   ::setenv("POLYGRAPHY_AUTOINSTALL_DEPS", "1", 1);
   ::setenv("POLYGRAPHY_USE_TENSORRT_RTX", "1", 1);
-  EXPECT_TRUE(configure(kCreatesConfig).fp16);
+  EXPECT_TRUE(configure(kCreatesConfig).enabled.has(Precision::kFP16));
   EXPECT_THAT(error_of([&] {
                 configure(
                     "from polygraphy import mod\n\ndef load_config(builder, network):\n"
@@ -97,7 +97,7 @@ TEST_F(PolygraphyTest, WhereItIsNotInstalledThatIsTheMessage) {
   EXPECT_TRUE(configure("import tensorrt as trt\n\ndef load_config(builder, network):\n"
                         "    config = builder.create_builder_config()\n    config.set_flag(trt.BuilderFlag.FP16)\n"
                         "    return config\n")
-                  .fp16);
+                  .enabled.has(Precision::kFP16));
 }
 
 TEST_F(PolygraphyTest, ComparesElementsThatNumpyLacks) {

@@ -386,7 +386,7 @@ TEST_F(ScriptHostTest, ACycleIsNamed) {
 TEST_F(ScriptHostTest, ConfigScriptsMakeAndEditBuildOptions) {
   BuildOptions base;
   base.target = "l4";
-  base.int8 = true;
+  base.enabled.set(Precision::kINT8);
   const BuildOptions made = host().load_config({write("config.py", R"(
 import tensorrt as trt
 from polygraphy import func
@@ -400,9 +400,9 @@ def load_config(builder, network, config):
 )"),
                                                 "load_config"},
                                                *small_network(), base);
-  EXPECT_TRUE(made.fp16);
-  EXPECT_FALSE(made.tf32);
-  EXPECT_FALSE(made.int8);
+  EXPECT_TRUE(made.enabled.has(Precision::kFP16));
+  EXPECT_FALSE(made.enabled.has(Precision::kTF32));
+  EXPECT_FALSE(made.enabled.has(Precision::kINT8));
   EXPECT_EQ(made.constraints, ConstraintMode::kObey);
   EXPECT_EQ(made.target, "l4");
   ASSERT_EQ(made.profiles.size(), 1u);
@@ -417,7 +417,7 @@ def postprocess_config(builder, network, config):
 )"),
                                                          "postprocess_config"},
                                                         *small_network(), made);
-  EXPECT_TRUE(edited.fp16 && edited.bf16);
+  EXPECT_EQ(edited.enabled, (PrecisionSet{Precision::kFP16, Precision::kBF16}));
   EXPECT_EQ(edited.constraints, ConstraintMode::kNone);
   EXPECT_EQ(edited.profiles.size(), 1u);
 }

@@ -7,21 +7,19 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 Json = Dict[str, Any]
 
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-
 
 class RaisedLayers(Sequence[Tuple[str, str]]):
     """Pairs of name and precision, made when they are looked at: a search of a large network has millions."""
 
-    def __init__(self, names: List[str], marks: bytearray) -> None:
-        # Per name 0, or 1 + the number of its precision.
-        self._names, self._marks = names, marks
+    def __init__(self, names: List[str], keys: List[str], marks: bytearray) -> None:
+        # Per name the number of its precision among the keys, of which the first means none.
+        self._names, self._keys, self._marks = names, keys, marks
 
     def __len__(self) -> int:
         return len(self._marks) - self._marks.count(0)
 
     def __iter__(self) -> Iterator[Tuple[str, str]]:
-        return ((self._names[i], _PRECISIONS[mark - 1]) for i, mark in enumerate(self._marks) if mark)
+        return ((self._names[i], self._keys[mark]) for i, mark in enumerate(self._marks) if mark)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice) and key.start is None and key.step is None and (key.stop or 0) > 0:
@@ -39,6 +37,7 @@ def expand_trials(trials: Iterable[Json], names: Sequence[str]) -> List[Json]:
     """Each with all that it leaves to earlier ones: ``raised`` (pairs), ``passed``, ``margin``, ``repairs``, ``joined``,
     ``validation``, ``error`` as ``search`` of the answer has it, and ``cost`` as ``cost_share``, ``time_us`` and ``seconds``."""
     table = list(names)
+    keys = ["dropped"]
     sets: List[bytearray] = []
     state: Json = {"margin": 1.0, "repairs": [], "joined": 0, "validation": 0}
     result = []
@@ -49,7 +48,9 @@ def expand_trials(trials: Iterable[Json], names: Sequence[str]) -> List[Json]:
         for key, ranges in raised.items():
             if key == "base":
                 continue
-            mark = 0 if key == "dropped" else 1 + _PRECISIONS.index(key)
+            if key not in keys:
+                keys.append(key)
+            mark = keys.index(key)
             for first, end in _ranges(ranges):
                 marks.extend(bytes(max(0, end - len(marks))))
                 marks[first:end] = bytes([mark]) * (end - first)
@@ -66,7 +67,7 @@ def expand_trials(trials: Iterable[Json], names: Sequence[str]) -> List[Json]:
         share, time_us, seconds = trial["cost"]
         result.append(
             {
-                "kind": trial["kind"], "raised": RaisedLayers(table, marks), "passed": float(used) <= float(state["margin"]), **state,
+                "kind": trial["kind"], "raised": RaisedLayers(table, keys, marks), "passed": float(used) <= float(state["margin"]), **state,
                 "samples_passed": trial.get("samples_passed", -1), "sample_used": trial.get("sample_used", []), "error": error,
                 "cost_share": share, "time_us": time_us, "seconds": seconds,
             }

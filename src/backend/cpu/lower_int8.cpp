@@ -22,7 +22,7 @@ double largest_of(const Quantization& q) { return q.is_unsigned ? 255 : 128; }
 }  // namespace
 
 int Lowering::read_operand(LayerId id, const Operand& operand, Layout layout) {
-  if (!operand.integers) return read(operand, layout, id);
+  if (!operand.is_encoded()) return read(operand, layout, id);
   if (spec_.is_constant(operand.tensor)) return constant_slot(constants_.dequantized(id, operand));
   return read_integers(operand, layout, IntegerForm::kDequantized, id);
 }

@@ -29,7 +29,7 @@ void Lowering::lower(const LayerKernel& kernel) {
 /// Rows of a large table: no copy of all of it is made to round it, or because it is not in memory.
 bool Lowering::lower_rows(const LayerKernel& kernel) {
   const Operand& table = kernel.operands[0];
-  if (layer(kernel.layer).op->function != Function::kGather || !spec_.is_constant(table.tensor) || table.integers ||
+  if (layer(kernel.layer).op->function != Function::kGather || !spec_.is_constant(table.tensor) || table.is_encoded() ||
       !spec_.is_held_as_float(table.tensor) || kernel.outputs[0].exact)
     return false;
   const Tensor& value = spec_.value(table.tensor);

@@ -47,10 +47,10 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   Results results;
   results.scaling.last = true;
   // By instructions for bytes, where the processor has them: the sums are the same.
-  const bool bytes = kernel.integers && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
+  const bool bytes = kernel.elements && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
                      spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
   const IntegerForm form_a = bytes ? IntegerForm::kBytes : IntegerForm::kFloats;
-  std::vector<int> inputs{kernel.integers ? read_integers(a, Layout::kDense, form_a, kernel.layer)
+  std::vector<int> inputs{kernel.elements ? read_integers(a, Layout::kDense, form_a, kernel.layer)
                                           : read(a, Layout::kDense, kernel.layer)};
   constexpr std::int64_t kLong = 2048;  // oneDNN splits sums of a transposed `a` from here on over threads.
   if (spec.transpose_a && (spec.m == 1 || spec.k >= kLong)) {
@@ -63,17 +63,17 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     spec.transpose_a = false;
   }
   if (!spec_.is_constant(b.tensor)) {
-    inputs.push_back(kernel.integers ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
+    inputs.push_back(kernel.elements ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
-    if (kernel.integers) results.scaling.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
-  } else if (kernel.integers) {
+    if (kernel.elements) results.scaling.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
+  } else if (kernel.elements) {
     const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
     const auto weights = constants_.integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
     spec.constant_b = [weights] { return weights->integers; };
     spec.key_b = key + "|int8";
-    results.scaling.scale = constants_.product_scales(a.quantization, weights->scales, spec.key_b);
+    results.scaling.scale = constants_.product_scales(a.quantization(), weights->scales, spec.key_b);
     if (bytes) {
-      spec.type_a = a.quantization.is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+      spec.type_a = a.quantization().is_unsigned ? DataType::kUInt8 : DataType::kInt8;
       spec.type_b = DataType::kInt8;
       spec.constant_b = [weights] { return weights->integers.cast(DataType::kInt8); };
       spec.key_b += "|bytes";
@@ -94,19 +94,19 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     return true;
   };
   const bool scaled_c = form->alpha != 1.0f || form->beta != 1.0f;
-  const bool c_rides = !scaled_c && as_bias(c, kernel.integers ? results.scaling.bias : spec.bias);
+  const bool c_rides = !scaled_c && as_bias(c, kernel.elements ? results.scaling.bias : spec.bias);
   const bool c_left = c.tensor != kNone && !c_rides;
-  if (!kernel.integers && c.tensor == kNone && form->alpha == 1.0f) {
+  if (!kernel.elements && c.tensor == kNone && form->alpha == 1.0f) {
     Register user = -1;
     if (const Program::Value* next = only_use(kernel.epilogue, results.done, &user))
       if (const Load* load = addend(kernel.epilogue, *next, results.done);
           load != nullptr && as_bias(load->operand, spec.bias))
         results.done = user;
   }
-  if (kernel.integers && !bytes) {
+  if (kernel.elements && !bytes) {
     std::optional<Quantization> computed_b;
-    if (!spec_.is_constant(b.tensor)) computed_b = b.quantization;
-    const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization, computed_b);
+    if (!spec_.is_constant(b.tensor)) computed_b = b.quantization();
+    const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization(), computed_b);
     std::vector<std::unique_ptr<Kernel>> kernels;
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
       if (cuts.size() > 2) {
@@ -186,7 +186,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Rounding rounding = kernel.operands[1].rounding;
   spec.kernel = shape(l.inputs[1]);
   spec.weights = constants_.convolution_weights(kernel, rounding, spec.key);
-  if (kernel.integers) return lower_integer_convolution(kernel, std::move(spec));
+  if (kernel.elements) return lower_integer_convolution(kernel, std::move(spec));
   Results results;
   results.layout = Layout::kChannelsLast;
   (transposed ? results.scaling.bias : spec.bias) = constants_.convolution_bias(kernel, rounding, spec.key);
@@ -201,7 +201,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
       spec.post_ops.push_back({PostOp::Kind::kHardSwish});
     } else {
       const Load* load = addend(epilogue, *next, results.done);
-      if (load == nullptr || load->per_channel || load->operand.integers || spec_.is_constant(load->operand.tensor) ||
+      if (load == nullptr || load->per_channel || load->operand.is_encoded() || spec_.is_constant(load->operand.tensor) ||
           shape(load->operand.tensor) != epilogue.domain)
         break;
       spec.post_ops.push_back({PostOp::Kind::kAddTensor});
@@ -237,7 +237,7 @@ std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, co
 
 bool Lowering::lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
   const Layer& l = layer(kernel.layer);
-  const Quantization& x = kernel.operands[0].quantization;
+  const Quantization& x = kernel.operands[0].quantization();
   // Scales and integers depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
   const auto weights =
@@ -278,7 +278,7 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
     inputs.resize(3, -1);
     const ConstantSource source = constants_.convolution_weights(kernel, rounding, key);
     Tensor weights = weights_.get(key, source);
-    if (kernel.integers)
+    if (kernel.elements)
       weights = constants_.weights_of_integers(
           l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
     inputs[1] = constant_slot(std::move(weights));

@@ -57,7 +57,7 @@ bool Lowering::lower_spatial_mean(const ProgramKernel& kernel) {
     return false;
   const Load& load = kernel.loads[values[0].load];
   const TensorId in = load.operand.tensor;
-  if (load.source != Load::Source::kTensor || load.per_channel || load.operand.integers || spec_.is_constant(in) ||
+  if (load.source != Load::Source::kTensor || load.per_channel || load.operand.is_encoded() || spec_.is_constant(in) ||
       shape(in) != domain || location_for(load.operand).layout != Layout::kChannelsLast)
     return false;
   const int source = read(load.operand, Layout::kChannelsLast, kernel.layers[0]);

@@ -184,7 +184,7 @@ int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm f
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
   const bool bytes = form == IntegerForm::kBytes;
   const DataType type = !bytes                             ? DataType::kFloat32
-                        : operand.quantization.is_unsigned ? DataType::kUInt8
+                        : operand.quantization().is_unsigned ? DataType::kUInt8
                                                            : DataType::kInt8;
   const int slot = new_slot(type, spec_.shape(id));
   int source = from.slot;
@@ -193,9 +193,9 @@ int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm f
     add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {from.slot}, {source}, reader);
   }
   if (made_.slots[slot].dynamic || made_.slots[source].dynamic || form == IntegerForm::kFloats)
-    add_step(make_quantize_kernel(operand.quantization, form), {source}, {slot}, reader);
+    add_step(make_quantize_kernel(operand.quantization(), form), {source}, {slot}, reader);
   else
-    add_quantization(operand.quantization, form, shape(id), layout, source, slot, reader);
+    add_quantization(operand.quantization(), form, shape(id), layout, source, slot, reader);
   return integers_[key] = slot;
 }
 

@@ -60,7 +60,7 @@ void Lowering::find_attentions() {
 std::optional<Lowering::Attention> Lowering::attention_of(const ProductKernel& values) const {
   const auto plain_product = [&](const ProductKernel& kernel) {
     const auto form = ops::matrix_form(layer(kernel.layer));
-    return form && form->plain && !kernel.integers && kernel.epilogue.outputs.size() == 1 &&
+    return form && form->plain && !kernel.elements && kernel.epilogue.outputs.size() == 1 &&
            kernel.epilogue.outputs[0].store.tensor != kNone;
   };
   if (!plain_product(values) || values.epilogue.outputs[0].source != 0) return std::nullopt;
@@ -137,7 +137,7 @@ std::optional<std::pair<Operand, float>> Lowering::multiplied(const Operand& ope
     if (value.kind == Program::Kind::kConstant) factor = value.constant;
     if (value.kind != Program::Kind::kLoad) continue;
     const Load& load = kernel->loads[value.load];
-    if (load.source != Load::Source::kTensor || load.per_channel || load.operand.integers) continue;
+    if (load.source != Load::Source::kTensor || load.per_channel || load.operand.is_encoded()) continue;
     if (spec_.is_constant(load.operand.tensor)) {
       const Tensor known = constants_.get(load.operand);
       if (known.size() == 1 && known.type() == DataType::kFloat32) factor = known.data<float>()[0];

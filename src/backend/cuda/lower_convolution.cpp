@@ -96,9 +96,9 @@ View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionS
   const std::vector<std::int64_t> wanted = channels_last_strides(own);
   const bool spreads = std::ranges::any_of(spread, [](std::int64_t s) { return s != 1; });
   if (!spreads && spec.input == own)
-    return kernel.integers ? read_integers(x, own, wanted) : read_as(x, spec.operands, wanted);
+    return kernel.elements ? read_integers(x, own, wanted) : read_as(x, spec.operands, wanted);
   // Into zeros: more channels, or elements apart.
-  const View from = kernel.integers                 ? read_integers(x, own, wanted)
+  const View from = kernel.elements                 ? read_integers(x, own, wanted)
                     : x.rounding == Rounding::kTF32 ? read_as(x, DataType::kFloat32, wanted)
                                                     : device_view(x);
   const View to = new_view(spec.operands, spec.input, channels_last_strides(spec.input));
@@ -121,7 +121,7 @@ Lowering::Filters Lowering::filters_of(const ProductKernel& kernel) const {
 bool Lowering::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.integers) return false;
+  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
   for (std::size_t i = 0; i < l.inputs.size(); ++i)
     if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
   const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
@@ -195,8 +195,8 @@ ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vec
                        .pads_begin = g.pads_begin,
                        .pads_end = g.pads_end,
                        .groups = g.groups};
-  spec.operands = !kernel.integers                              ? type_of(kernel.operands[0].rounding)
-                  : kernel.operands[0].quantization.is_unsigned ? DataType::kUInt8
+  spec.operands = !kernel.elements                              ? type_of(kernel.operands[0].rounding)
+                  : kernel.operands[0].quantization().is_unsigned ? DataType::kUInt8
                                                                 : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
   spread.assign(input.size() - 2, 1);
@@ -214,7 +214,7 @@ ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vec
     }
   }
   // Three channels of an image as four: rows of whole words.
-  if (!kernel.integers && spec.groups == 1 && input[1] < 4 && spec.operands != DataType::kFloat32) {
+  if (!kernel.elements && spec.groups == 1 && input[1] < 4 && spec.operands != DataType::kFloat32) {
     spec.input[1] = 4;
     spec.weights[1] = 4;
   }
@@ -239,27 +239,27 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   ConstantSource values = constants_.convolution_weights(kernel, rounding, key);
   Results results;
   results.channel = 1;
-  if (kernel.integers) {
+  if (kernel.elements) {
     const std::string own = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key);
     const auto weights = constants_.integer_weights(l, weights_.get(key, values), own, kernel.normalization != kNone);
     values = [weights] { return weights->integers; };
-    results.scale = constants_.product_scales(kernel.operands[0].quantization, weights->scales, own);
+    results.scale = constants_.product_scales(kernel.operands[0].quantization(), weights->scales, own);
     key = own + "|int8";
   }
   std::string bias_key = key;
-  const Tensor bias = constants_.convolution_bias(kernel, kernel.integers ? Rounding::kNone : rounding, bias_key);
+  const Tensor bias = constants_.convolution_bias(kernel, kernel.elements ? Rounding::kNone : rounding, bias_key);
   results.bias = bias;
   ConvolveStep step;
-  spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
+  spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
   // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
   by_cudnn &= spec.groups == 1 || spec.weights[1] >= 8;
-  if (kernel.integers) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
+  if (kernel.elements) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
   const ConvolutionFold fold = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : ConvolutionFold{};
   by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(
       constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-                      kernel.integers ? DataType::kInt8 : spec.operands,
+                      kernel.elements ? DataType::kInt8 : spec.operands,
                       [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
                         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
                       }));
@@ -280,7 +280,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
                                                      ConvolveStep& step, const Tensor& bias,
                                                      const std::string& bias_key) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (kernel.integers || epilogue.outputs.empty()) return {};
+  if (kernel.elements || epilogue.outputs.empty()) return {};
   // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none.
   const DataType type = type_of(kernel.operands[1].rounding);
   const Tensor addends = zero_padded(bias, {spec.output[1]});
@@ -327,7 +327,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
       step.steps.push_back({});
     } else {
       const Load* load = addend(epilogue, *next, done);
-      if (load == nullptr || load->per_channel || load->operand.integers || spec_.is_constant(load->operand.tensor) ||
+      if (load == nullptr || load->per_channel || load->operand.is_encoded() || spec_.is_constant(load->operand.tensor) ||
           shape(load->operand.tensor) != epilogue.domain)
         break;
       const View view = read_as(load->operand, device_view(load->operand).type, channels_last_strides(epilogue.domain));
@@ -346,7 +346,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
 bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step,
                                     Results results) {
   spec.steps.clear();
-  spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
+  spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
   const ProgramKernel& epilogue = kernel.epilogue;
   ProgramAssembly assembly(epilogue.domain, 0);
   // Load 0 is the sum; the kernel has it in a register.

@@ -51,11 +51,11 @@ bool fits(std::int64_t k, const Quantization& a, bool b_is_unsigned) {
 }  // namespace
 
 View Lowering::read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
-  const Quantization& q = operand.quantization;
+  const Quantization& q = operand.quantization();
   const auto [found, is_new] =
       integers_.try_emplace({operand.tensor, operand.exact, q.scale, q.is_unsigned, domain, strides});
   if (!is_new) return found->second;
-  const View from = device_view({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
+  const View from = device_view(operand.plain());
   const View to = new_view(q.is_unsigned ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
   ProgramAssembly assembly(domain, 0);
   const Register value =
@@ -69,10 +69,10 @@ View Lowering::read_integers(const Operand& operand, const Shape& domain, std::v
 /// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
 bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
-  const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization.is_unsigned;
+  const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization().is_unsigned;
   const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
   const auto s = integer_shape(form, a_shape, b_shape);
-  if (spec_.is_constant(a.tensor) || !s || !fits(s->k, a.quantization, unsigned_b)) return false;
+  if (spec_.is_constant(a.tensor) || !s || !fits(s->k, a.quantization(), unsigned_b)) return false;
   const std::int64_t m = s->m, n = s->n, k = s->k, batches = s->batches();
   if (constant && num_elements(b_shape) != batches * k * n) return false;
   MatrixProductSpec spec{.m = m, .n = n, .k = k, .batch = batches};
@@ -82,7 +82,7 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   spec.b = {1, k, batches > 1 ? k * n : 0};
   spec.d = {n, 1, batches > 1 ? m * n : 0};
   const bool by_library =
-      k % 4 == 0 && n % 4 == 0 && !a.quantization.is_unsigned && !unsigned_b && target_.has_product(spec);
+      k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned && !unsigned_b && target_.has_product(spec);
 
   // k is innermost on both sides. The generated kernel takes the rows of all batches side by side.
   const auto turned = [](std::vector<std::int64_t> strides) {
@@ -114,7 +114,7 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
     }
     const Shape outer(domain.begin(), domain.end() - 2);
     b_view = read_integers(b, domain, matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
-    results.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
+    results.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   }
   results.alpha = form.alpha;
   results.beta = form.beta;

@@ -129,7 +129,7 @@ bool Lowering::lower_resample(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId x = l.inputs[0];
   if (!ops::is_resize(l) || ops::is_nearest_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) ||
-      kernel.operands[0].integers || kernel.outputs[0].exact)
+      kernel.operands[0].is_encoded() || kernel.outputs[0].exact)
     return false;
   const auto axes = ops::resampled_axes(l, shape(x), spec_.known_inputs(l));
   if (!axes || axes->empty()) return false;
@@ -270,7 +270,7 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
 
 bool Lowering::lower_pool(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
-  if (!spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].integers || kernel.outputs[0].exact) return false;
+  if (!spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].is_encoded() || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
   if (input.size() < 3 || input.size() > 5) return false;
   const auto pooling = ops::pooling_of(l, input);
@@ -296,7 +296,7 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
 bool Lowering::lower_rows(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!spec_.is_held_as_float(l.inputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return false;
-  if (kernel.operands[0].integers || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
+  if (kernel.operands[0].is_encoded() || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
   const Shape& input = shape(l.inputs[0]);
   const auto rank = static_cast<std::int64_t>(input.size());
   std::vector<std::int64_t> axes;
@@ -366,7 +366,7 @@ void Lowering::lower_host(const LayerKernel& kernel) {
     }
     const Location& from = locations_[operand.tensor];
     moves_floats |= (from.device || from.fine) && from.host < 0;
-    inputs.push_back(operand.integers ? host_integers(operand) : host_value(operand));
+    inputs.push_back(operand.is_encoded() ? host_integers(operand) : host_value(operand));
   }
   for (const Store& output : kernel.outputs) {
     const bool present = output.tensor != kNone;
@@ -394,9 +394,9 @@ void Lowering::lower_host(const LayerKernel& kernel) {
 
 int Lowering::host_integers(const Operand& operand) {
   if (spec_.is_constant(operand.tensor)) return host_constant(constants_.dequantized(current_, operand));
-  const int source = host_value({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
+  const int source = host_value(operand.plain());
   const int result = new_host(DataType::kFloat32, spec_.shape(operand.tensor));
-  add(HostStep{make_quantize_kernel(operand.quantization, IntegerForm::kDequantized), {source}, {result}});
+  add(HostStep{make_quantize_kernel(operand.quantization(), IntegerForm::kDequantized), {source}, {result}});
   return result;
 }
 

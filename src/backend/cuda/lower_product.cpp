@@ -41,7 +41,7 @@ void Lowering::lower(const ProductKernel& kernel) {
     current_ = kernel.layer;
   }
   const auto form = ops::matrix_form(layer(kernel.layer));
-  if (kernel.integers && form) {
+  if (kernel.elements && form) {
     if (lower_integers(kernel, *form)) return;
   } else if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) ||
              lower_transposed_patches(kernel) || lower_convolution(kernel)) {
@@ -85,7 +85,7 @@ View Lowering::read_matrix(const Operand& operand, DataType type, const Shape& d
 }
 
 std::optional<Lowering::Rows> Lowering::read_rows(const Operand& operand, DataType type) {
-  if (operand.integers || spec_.is_constant(operand.tensor)) return std::nullopt;
+  if (operand.is_encoded() || spec_.is_constant(operand.tensor)) return std::nullopt;
   auto [view, dims] = fine_view(operand);
   const Shape& own = shape(operand.tensor);
   const auto fine = refined({dims, view.strides}, own);
@@ -271,7 +271,7 @@ Lowering::Weights Lowering::integer_weights(const ProductKernel& kernel, const M
   const auto weights =
       constants_.integer_weights(layer(kernel.layer), constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
   return {key + "|k innermost", k_innermost([weights] { return weights->integers; }, matrices),
-          constants_.product_scales(kernel.operands[0].quantization, weights->scales, key)};
+          constants_.product_scales(kernel.operands[0].quantization(), weights->scales, key)};
 }
 
 /// How far bias, residual and relu, in this order, are the beginning of the epilogue.
@@ -280,7 +280,7 @@ Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, Da
   const ProgramKernel& epilogue = kernel.epilogue;
   Fold fold;
   const auto as_bias = [&](const Operand& candidate) {
-    if (candidate.tensor == kNone || !spec_.is_constant(candidate.tensor) || candidate.integers) return false;
+    if (candidate.tensor == kNone || !spec_.is_constant(candidate.tensor) || candidate.is_encoded()) return false;
     const Tensor& value = spec_.value(candidate.tensor);
     return value.size() == n && n > 1 && value.shape().back() == n && value.type() == DataType::kFloat32 &&
            type_of(candidate.rounding) == type;
@@ -315,7 +315,7 @@ Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, Da
 bool Lowering::is_residual(const Operand& operand, const Shape& domain, DataType type,
                            const std::vector<std::int64_t>& order) {
   if (order.empty()) return false;
-  if (spec_.is_constant(operand.tensor) || operand.integers || shape(operand.tensor) != domain) return false;
+  if (spec_.is_constant(operand.tensor) || operand.is_encoded() || shape(operand.tensor) != domain) return false;
   const View view = device_view(operand);
   return view.type == type && is_exact(type, operand.rounding) && same_places(domain, view.strides, order);
 }
@@ -410,14 +410,14 @@ void Lowering::lower_host_product(const ProductKernel& kernel) {
   Layer l = layer(kernel.layer);
   std::vector<int> inputs;
   for (const Operand& operand : kernel.operands)
-    inputs.push_back(operand.tensor == kNone ? -1 : operand.integers ? host_integers(operand) : host_value(operand));
+    inputs.push_back(operand.tensor == kNone ? -1 : operand.is_encoded() ? host_integers(operand) : host_value(operand));
   if (kernel.normalization != kNone) {
     const Rounding rounding = kernel.operands[1].rounding;
     std::string key;
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
     Tensor weights = constants_.convolution_weights(kernel, rounding, key)();
-    if (kernel.integers)
+    if (kernel.elements)
       weights = constants_.weights_of_integers(
           l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
     inputs[1] = host_constant(std::move(weights));

@@ -72,12 +72,12 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
   if (const Tensor value = constants_.of_load(load, kernel.layers[0])) {
     if (value.size() == 1 && value.type() == DataType::kFloat32)
       return assembly.program().constant(value.data<float>()[0]);
-    const Rounding rounding = load.operand.integers ? Rounding::kNone : load.operand.rounding;
+    const Rounding rounding = load.operand.is_encoded() ? Rounding::kNone : load.operand.rounding;
     // Scales and shifts are made of rounded parameters, and are not rounded themselves.
     const bool narrow = load.source == Load::Source::kTensor && value.type() == DataType::kFloat32;
     const std::string name =
         load.source == Load::Source::kTensor
-            ? constants_.key(id) + (load.operand.integers ? fmt::format("|of {}", kernel.layers[0].number()) : "")
+            ? constants_.key(id) + (load.operand.is_encoded() ? fmt::format("|of {}", kernel.layers[0].number()) : "")
             : fmt::format("{}{}|{}", weights_.scope(), load.normalization.number(), static_cast<int>(load.source));
     const View view = constant_view(
         value, fmt::format("{}|load {} {}", name, static_cast<int>(load.operand.first), static_cast<int>(rounding)),

@@ -56,7 +56,7 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
   const Operand &x = kernel.operands[Input::kX], &r = kernel.operands[Input::kR];
   // Blocks have three indices, the last of few bits.
   constexpr std::int64_t kMostSequences = 8 * 65535;
-  if (x.integers || type_of(x.rounding) != type_of(r.rounding) || s.batch > kMostSequences) return false;
+  if (x.is_encoded() || type_of(x.rounding) != type_of(r.rounding) || s.batch > kMostSequences) return false;
   for (const Store& store : kernel.outputs)
     if (store.exact || !is_exact(type_of(store.rounding), store.rounding)) return false;
 

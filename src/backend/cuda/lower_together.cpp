@@ -41,7 +41,7 @@ std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kern
 }
 
 std::vector<Lowering::Columns> Lowering::adjacent_columns(const ProductKernel& kernel) const {
-  if (kernel.integers || !matrix_of_columns(kernel)) return {};
+  if (kernel.elements || !matrix_of_columns(kernel)) return {};
   std::vector<Columns> result;
   const TensorId tensor = kernel.operands[0].tensor;
   const Rounding rounding = kernel.operands[1].rounding;
@@ -95,7 +95,7 @@ View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Col
 std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, const ProductKernel& first) {
   const ProductKernel& kernel = *columns.kernel;
   const auto form = ops::matrix_form(layer(kernel.layer));
-  if (kernel.integers || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
+  if (kernel.elements || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
   if (kernel.operands[0] != first.operands[0] || kernel.operands[1].rounding != first.operands[1].rounding) return {};
   Fold fold = fold_of(kernel, columns.matrices.n, type_of(first.operands[0].rounding),
                       kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});

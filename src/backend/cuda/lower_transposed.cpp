@@ -79,7 +79,7 @@ std::optional<Lowering::Rows> Lowering::read_positions(const Operand& operand, D
 bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (!ops::is_transposed_convolution(l) || kernel.integers) return false;
+  if (!ops::is_transposed_convolution(l) || kernel.elements) return false;
   for (std::size_t i = 0; i < l.inputs.size(); ++i)
     if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
   const Operand& x = kernel.operands[0];

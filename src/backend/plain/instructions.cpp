@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope::plain {

@@ -54,15 +54,15 @@ class Run {
   // --------------------------------------------------------------------------------------------------------
 
   /// The scales that the file has with a constant; absent: it brings its own.
-  Tensor scales_in_file(const Layer& l, TensorId id) const {
+  Tensor scales_in_file(const Layer& l, const Operand& operand) const {
     return l.op->kind == OpKind::kContraction
-               ? dequantized_weights(spec_, id, weight_channel_axis(spec_, l), output_channels(spec_, l))
-               : dequantized_weights(spec_, id, 0, 1);
+               ? dequantized_weights(spec_, operand.tensor, weight_channel_axis(spec_, l), output_channels(spec_, l))
+               : dequantized_weights(spec_, operand.tensor, 0, 1);
   }
 
-  /// The integers of a constant with these scales (absent: its own, which are set); `back`: times the scales again.
-  Tensor integers(const Layer& l, const Tensor& value, Tensor& scales, bool back) const {
-    const NumericFormat& format = format_of(Format::kInt8);
+  /// The elements of a constant with these scales (absent: its own, which are set); `back`: times the scales again.
+  Tensor elements(const Layer& l, const Operand& operand, const Tensor& value, Tensor& scales, bool back) const {
+    const NumericFormat& format = format_of(operand.encoding->format);
     const ScaleLayout layout = l.op->kind == OpKind::kContraction ? weight_scales(spec_, l) : ScaleLayout();
     if (!scales) scales = own_scales(format, layout, value);
     Tensor result(DataType::kFloat32, value.shape());
@@ -70,13 +70,13 @@ class Run {
     return result;
   }
 
-  /// What a layer that runs by itself reads: rounded, or 8-bit integers times their scale.
+  /// What a layer that runs by itself reads: rounded, or elements times their scale.
   Tensor read_operand(const Layer& l, const Operand& operand) const {
-    if (!operand.integers) return read(operand);
-    const Tensor value = read({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
-    if (!spec_.is_constant(operand.tensor)) return quantized(value, operand.quantization, true);
-    Tensor scales = scales_in_file(l, operand.tensor);
-    return integers(l, value, scales, true);
+    if (!operand.is_encoded()) return read(operand);
+    const Tensor value = read(operand.plain());
+    if (operand.scales == ScaleSource::kCalibrated) return quantized(value, operand.quantization(), true);
+    Tensor scales = scales_in_file(l, operand);
+    return elements(l, operand, value, scales, true);
   }
 
   // --- Kernels
@@ -113,15 +113,8 @@ class Run {
     Layer own = l;
     std::vector<Tensor> inputs;
     for (const Operand& operand : kernel.operands) {
-      const bool present = operand.tensor != kNone;
-      inputs.push_back(
-          present ? read({operand.tensor,
-                          operand.integers || kernel.normalization != kNone ? Rounding::kNone : operand.rounding,
-                          operand.first,
-                          false,
-                          {},
-                          operand.exact})
-                  : Tensor());
+      const bool as_it_is = operand.is_encoded() || kernel.normalization != kNone;
+      inputs.push_back(operand.tensor == kNone ? Tensor() : read(as_it_is ? operand.plain() : operand));
     }
     if (kernel.normalization != kNone) {
       inputs[0] = rounded(inputs[0], kernel.operands[0].rounding);
@@ -132,7 +125,7 @@ class Run {
       inputs[2] = rounded(scaled_bias(spec_, l, channels), kernel.operands[1].rounding);
     }
     Tensor scale, bias;
-    if (kernel.integers) {
+    if (kernel.elements) {
       scale = to_integers(kernel, inputs);
       if (inputs.size() > 2) bias = inputs[2];
       inputs.resize(2);
@@ -149,16 +142,17 @@ class Run {
   /// Operands 0 and 1 become integers; gives what makes real numbers of their products, one per channel or for all.
   Tensor to_integers(const ProductKernel& kernel, std::vector<Tensor>& inputs) const {
     const Layer& l = layer(kernel.layer);
-    const Quantization &x = kernel.operands[0].quantization, &y = kernel.operands[1].quantization;
+    const Operand& weights = kernel.operands[1];
+    const Quantization x = kernel.operands[0].quantization();
     inputs[0] = quantized(inputs[0], x, false);
-    if (!spec_.is_constant(kernel.operands[1].tensor)) {
-      inputs[1] = quantized(inputs[1], y, false);
-      return Tensor::of<float>({1}, {x.scale * y.scale});
+    if (weights.scales == ScaleSource::kCalibrated) {
+      inputs[1] = quantized(inputs[1], weights.quantization(), false);
+      return Tensor::of<float>({1}, {x.scale * weights.scale});
     }
     // With a BatchNormalization multiplied in, the values are no longer those of the file.
     Tensor scales;
-    if (kernel.normalization == kNone) scales = scales_in_file(l, kernel.operands[1].tensor);
-    inputs[1] = integers(l, inputs[1], scales, false);
+    if (kernel.normalization == kNone) scales = scales_in_file(l, weights);
+    inputs[1] = elements(l, weights, inputs[1], scales, false);
     scales = scales.clone();
     for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
     return scales;

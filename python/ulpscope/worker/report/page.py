@@ -97,12 +97,13 @@ def shown_answer(answer: Json) -> Json:
     return shown
 
 
-def _data(answers: Sequence[Json], trial_command: str, typed: Optional[Json]) -> str:
+def _data(answers: Sequence[Json], precisions: List[Json], trial_command: str, typed: Optional[Json]) -> str:
     """The script element that the other scripts read (report.schema.json)."""
     document = {
         "format": "ulpscope-report",
         "version": 1,
         "answers": [{**each, "answer": shown_answer(each["answer"])} for each in answers],
+        "precisions": precisions,
         "trial_command": trial_command,
         "typed": typed,
     }
@@ -114,7 +115,9 @@ def _data(answers: Sequence[Json], trial_command: str, typed: Optional[Json]) ->
     return f'<script type="application/gzip;base64" id="data">{packed}</script>'
 
 
-def page(answers: Sequence[Json], commands: List[Tuple[str, str]], trial_command: str, typed: Optional[Json]) -> str:
+def page(
+    answers: Sequence[Json], precisions: List[Json], commands: List[Tuple[str, str]], trial_command: str, typed: Optional[Json]
+) -> str:
     """The whole document."""
     answer = answers[0]["answer"]
     sections = [
@@ -138,7 +141,7 @@ def page(answers: Sequence[Json], commands: List[Tuple[str, str]], trial_command
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta name="generator" content="{e(answer["program"])}">\n'
         f"<title>{e(title)}: precision report</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f'{_data(answers, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n{script}}})();\n</script>\n</body>\n</html>\n'
+        f'{_data(answers, precisions, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n{script}}})();\n</script>\n</body>\n</html>\n'
     )
 
 

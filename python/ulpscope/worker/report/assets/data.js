@@ -1,18 +1,31 @@
 // What the page is about: the document of schemas/report.schema.json, as rows that are easy to draw.
 
-const PRECISIONS = ["int8", "fp8", "bf16", "fp16", "tf32", "fp32"];
-// How much of a lane's height a precision takes: more for what holds more.
-const RANK = Object.fromEntries(PRECISIONS.map((name, i) => [name, i]));
+// From low to high, as the document lists them: their names,
+const PRECISIONS = [];
+// their places (more of a lane's height is for what holds more),
+const RANK = {};
+// and what they hold, as powers of two: with fewer bits below `normal`; `scaled`: times the scale of the tensor.
+const RANGES = {};
 
-/** The document; larger ones are packed. Throws where the browser cannot unpack. */
+/** The document. */
 async function readDocument() {
+  const report = JSON.parse(await documentText());
+  for (const {name, ...range} of report.precisions) {
+    RANK[name] = PRECISIONS.push(name) - 1;
+    RANGES[name] = range;
+  }
+  return report;
+}
+
+/** Larger ones are packed. Throws where the browser cannot unpack. */
+async function documentText() {
   const element = document.getElementById("data");
-  if (element.type === "application/json") return JSON.parse(element.textContent);
+  if (element.type === "application/json") return element.textContent;
   if (typeof DecompressionStream === "undefined")
     throw new Error("This browser is too old for this page: it needs one of 2023 or later.");
   const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(unpacked).text());
+  return new Response(unpacked).text();
 }
 
 /** A number of the document: JSON has no infinities. */

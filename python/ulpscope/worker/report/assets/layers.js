@@ -11,24 +11,16 @@ const selection = {
   },
 };
 
-// What types hold, as powers of two: with fewer bits below `normal`.
-const RANGES = {
-  fp32: {smallest: -149, normal: -126, largest: 128},
-  tf32: {smallest: -136, normal: -126, largest: 128},
-  bf16: {smallest: -133, normal: -126, largest: 128},
-  fp16: {smallest: -24, normal: -14, largest: 16},
-  fp8: {smallest: -9, normal: -6, largest: Math.log2(448)},
-};
-
 /** Of the type that a kept layer would have otherwise; null when it is unknown. */
 function rangeOf(layer, answer) {
   const {low, tensor} = layer.kept.reason;
   const name = low ?? layer.low;
-  if (name !== "int8") return RANGES[name] ? {name, ...RANGES[name]} : null;
+  const range = RANGES[name];
+  if (!range?.scaled) return range ? {name, ...range} : null;
   const scale = answer.answer.int8?.scales[tensor];
   if (!(scale > 0)) return null;
-  const step = Math.log2(scale);
-  return {name, smallest: step - 1, normal: step - 1, largest: step + Math.log2(127.5)};
+  const step = Math.log2(scale), {smallest, normal, largest} = range;
+  return {name, scaled: true, smallest: step + smallest, normal: step + normal, largest: step + largest};
 }
 
 /** Magnitudes of the tensor of a reason as bars, against the range of a type. Null where nothing was looked at. */
@@ -60,7 +52,7 @@ function histogram(layer, answer) {
     });
     marks.push(band(range.normal, range.largest, 1), band(range.smallest, range.normal, 0.45));
     for (const [at, text, anchor] of [[range.largest, `${range.name} max`, "end"],
-             [range.normal, range.name === "int8" ? "int8 ½ step" : `${range.name} min`, "start"]]) {
+             [range.normal, `${range.name} ${range.scaled ? "½ step" : "min"}`, "start"]]) {
       if (at > low && at < high)
         marks.push(draw("line", {x1: x(at), x2: x(at), y1: top - 4, y2: height - bottom, class: "edge"}),
             draw("text", {x: x(at), y: top - 6, "text-anchor": anchor, class: "tick"}, text));

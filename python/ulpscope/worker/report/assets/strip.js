@@ -248,10 +248,10 @@ class Strip {
       let most = null;
       for (const layer of layers)
         if (of(layer) && (most === null || RANK[of(layer)] > RANK[most])) most = of(layer);
-      const tall = most === null ? 3 : height * (0.3 + 0.7 * RANK[most] / 5);
+      const tall = most === null ? 3 : height * (0.3 + 0.7 * RANK[most] / (PRECISIONS.length - 1));
       context.fillStyle = most === null ? this.palette.none : this.palette[most];
       // What is high stays visible among thousands.
-      if (most === "fp32" && width < 2) kept.push([left, tall]);
+      if (RANK[most] === PRECISIONS.length - 1 && width < 2) kept.push([left, tall]);
       context.fillRect(left, top + height - tall, width, tall);
     });
     for (const [left, tall] of kept) context.fillRect(left - 0.5, top + height - tall, 2, tall);
@@ -311,7 +311,7 @@ class Strip {
     const low = Math.max(-50, Math.min(at(all.map(([smallest]) => smallest), 0.03), -16)),
           high = Math.max(at(all.map(([, largest]) => largest + 1), 0.97) + 2, 18);
     const place = (exponent) => top + height - height * (Math.min(high, Math.max(low, exponent)) - low) / (high - low);
-    const shown = RANGES[this.answer.answer.precisions.find((name) => RANGES[name])];
+    const shown = RANGES[this.answer.answer.precisions.find((name) => RANGES[name] && !RANGES[name].scaled)];
     if (shown && shown.largest <= high) {
       context.fillStyle = this.palette.shade;
       context.fillRect(LEFT, place(shown.largest), this.inner, place(shown.normal) - place(shown.largest));

@@ -1,0 +1,132 @@
+// What running a layer in a precision means: one row per precision. Every list of precisions is made from these rows.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/encoding.h"
+#include "formats/rounding.h"
+#include "ulpscope/data_type.h"
+#include "ulpscope/precision.h"
+
+namespace ulpscope {
+
+/// Where the scales of an operand come from.
+enum class ScaleSource : std::uint8_t {
+  kNone,        ///< It has none: its elements are the numbers.
+  kCalibrated,  ///< From calibration, or from the quantizer in the file.
+  kOwn,         ///< From the constant itself: its largest values, or the scales that the file has with it.
+};
+
+/// How a layer reads an operand.
+struct OperandForm {
+  std::optional<Encoding> encoding{};  ///< As elements of this; nothing: as numbers, rounded.
+  ScaleSource scales = ScaleSource::kNone;
+};
+
+struct LayerForm {
+  Precision precision;
+  /// "fp16": the key in files; behind two dashes the flag, in capitals TensorRT's builder flag.
+  std::string_view name;
+  /// The type of tensors that asks for it (`layer.precision = type`); kUndefined: the name alone does.
+  DataType type;
+  DataType stored;    ///< What the layer stores; kUndefined: the next higher enabled float.
+  Rounding rounding;  ///< What operands without an encoding are rounded to.
+  OperandForm activation, weight;
+  int rank;                    ///< From low to high. Among equals the earlier row is tried first.
+  int opset;                   ///< That has its typed form in ONNX, operators aside; 0: ONNX has none.
+  double usual_error;          ///< rel-l2 that networks in it usually keep; 0: of the highest precision.
+  bool products_only = false;  ///< Other layers that are asked for it run in the highest.
+  bool implemented = true;
+
+  bool is_quantized() const noexcept { return activation.encoding.has_value(); }
+  /// The type in which it reads its activations on a target.
+  DataType read_type() const noexcept;
+  /// Bytes per element of an operand on a target.
+  double bytes(const OperandForm& operand) const noexcept;
+  /// How it is asked for in words: "float16", "tf32".
+  std::string_view request() const noexcept;
+  std::string flag() const;
+};
+
+const LayerForm& form_of(Precision precision) noexcept;
+/// In the order of Precision.
+std::span<const LayerForm> layer_forms() noexcept;
+/// "fp32, tf32 or fp16", of those that `accepts` (null: all).
+std::string precision_list(std::string_view last_comma, bool (*accepts)(const LayerForm&) = nullptr);
+
+/// The precision that `layer.precision = type` asks for; nothing for types that no float layer computes in.
+std::optional<Precision> precision_from_type(DataType type) noexcept;
+/// The type in which a layer of this precision stores its output (quantized: see Assignment::int8_output).
+DataType storage_of(Precision precision) noexcept;
+/// What happens to the values that a layer of this precision reads.
+Rounding rounding_of(Precision precision) noexcept;
+inline bool is_quantized(Precision precision) noexcept { return form_of(precision).is_quantized(); }
+inline bool is_implemented(const LayerForm& form) noexcept { return form.implemented; }
+/// Layers may be raised to it.
+inline bool is_rung(const LayerForm& form) noexcept { return form.stored != DataType::kUndefined; }
+
+class PrecisionSet {
+ public:
+  constexpr PrecisionSet() = default;
+  constexpr PrecisionSet(std::initializer_list<Precision> members) {
+    for (const Precision each : members) set(each);
+  }
+  constexpr bool has(Precision p) const noexcept { return (bits_ & bit(p)) != 0; }
+  constexpr void set(Precision p, bool member = true) noexcept { bits_ = member ? bits_ | bit(p) : bits_ & ~bit(p); }
+  constexpr bool empty() const noexcept { return bits_ == 0; }
+  bool has_quantized() const noexcept;
+  /// In the order of layer_forms().
+  std::vector<Precision> members() const;
+  constexpr PrecisionSet& operator|=(PrecisionSet other) noexcept {
+    bits_ |= other.bits_;
+    return *this;
+  }
+  friend constexpr bool operator==(PrecisionSet, PrecisionSet) = default;
+
+ private:
+  static constexpr std::uint32_t bit(Precision p) noexcept { return std::uint32_t{1} << static_cast<unsigned>(p); }
+  std::uint32_t bits_ = 0;
+};
+
+/// What a layer is asked to run in: a precision, or a type that is none, which lists of all layers and scripts name too
+/// (int32, bool, ...) and which only layers that work on that type, or store it, take.
+class Request {
+ public:
+  Request(Precision precision) : what_(precision) {}  // NOLINT(google-explicit-constructor): both are requests
+  Request(DataType type) {                            // NOLINT(google-explicit-constructor)
+    if (const auto precision = precision_from_type(type))
+      what_ = *precision;
+    else
+      what_ = type;
+  }
+  std::optional<Precision> precision() const noexcept {
+    const auto* found = std::get_if<Precision>(&what_);
+    return found != nullptr ? std::optional(*found) : std::nullopt;
+  }
+  /// The type that asks for the same; kUndefined: none does.
+  DataType type() const noexcept {
+    const auto* found = std::get_if<Precision>(&what_);
+    return found != nullptr ? form_of(*found).type : std::get<DataType>(what_);
+  }
+  /// As in words: "float16", "int8", "tf32".
+  std::string_view name() const noexcept {
+    const auto* found = std::get_if<Precision>(&what_);
+    return found != nullptr ? form_of(*found).request() : name_of(std::get<DataType>(what_));
+  }
+  friend bool operator==(const Request&, const Request&) = default;
+
+ private:
+  std::variant<Precision, DataType> what_;
+};
+
+/// The reverse of Request::name; also takes every other name of a type or precision.
+std::optional<Request> request_named(std::string_view name);
+
+}  // namespace ulpscope
