@@ -96,7 +96,7 @@ void print_errors(const std::shared_ptr<const Network>& network, BuildOptions op
   constexpr int kSamples = 4;
   options.backend = "cpu";
   const auto predictor = Engine::build(network, options);
-  options.tf32 = options.fp16 = options.bf16 = false;
+  options.enabled = {};
   const auto reference = Engine::build(network, options);
   const std::size_t outputs = engine.outputs().size();
   // Root mean squares over the samples, per output.
@@ -286,7 +286,7 @@ void compare_assignments(int argc, char** argv) {
   fmt::print("{}: {} assignments, seed {}\n", argv[1], count, seed);
   std::mt19937 random(seed);
   BuildOptions options = cuda_options();
-  options.fp16 = true;
+  options.enabled.set(Precision::kFP16);
   options.constraints = ConstraintMode::kPrefer;
   options.backend = word_after("backend", argc, argv, options.backend);
   options.target = word_after("target", argc, argv, options.target);

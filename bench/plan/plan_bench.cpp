@@ -35,7 +35,7 @@ class Trials {
     BuildOptions options;
     options.assume_lowest = true;
     high_ = assign_precisions(*spec, options);
-    options.fp16 = true;
+    options.enabled.set(Precision::kFP16);
     low_ = assign_precisions(*spec, options);
     inferred_ = spec->inferred;
     executable_ = std::make_unique<Executable>(*network_, low_, options);

@@ -20,7 +20,7 @@ Loaded load(const Case& which, const std::filesystem::path& models, int threads)
   build.fusion = Fusion::kNone;
   build.constraints = ConstraintMode::kObey;
   if (which.low == Precision::kINT8) {
-    build.int8 = true;
+    build.enabled.set(Precision::kINT8);
     CalibrationOptions calibration;
     calibration.threads = threads;
     calibration.algorithm = CalibrationAlgorithm::kMinMax;
@@ -33,7 +33,7 @@ Loaded load(const Case& which, const std::filesystem::path& models, int threads)
     build.scales = calibrate(result.data.network, calibration, source, nullptr, result.data.weights).scales;
     result.calibration_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   } else {
-    build.fp16 = true;
+    build.enabled.set(Precision::kFP16);
   }
   PerName<double> thresholds;
   thresholds.set(which.output, which.threshold);

@@ -39,7 +39,8 @@ bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b)
 void compare(int argc, char** argv) {
   const int count = std::stoi(argv[3]);
   BuildOptions options;
-  options.fp16 = options.assume_lowest = true;
+  options.enabled.set(Precision::kFP16);
+  options.assume_lowest = true;
   options.constraints = ConstraintMode::kObey;
   std::uint32_t seed = 1;
   for (int i = 4; i < argc; ++i) {
@@ -60,13 +61,13 @@ void compare(int argc, char** argv) {
   double with = 0, without = 0, again = 0;
   bool same = true;
   // Tactics are measured and weights prepared before anything counts, in both precisions.
-  for (const Assignment& known : {alone.full_precision(), alone.assign(LayerTypes(network->layers.size()))}) {
+  for (const Assignment& known : {alone.full_precision(), alone.assign(Requests(network->layers.size()))}) {
     alone.run(known, false);
     sharing.run(known);
     again = run_ms(alone, known, false, outputs);
   }
   for (int trial = 0; trial < count; ++trial) {
-    LayerTypes requested(network->layers.size());
+    Requests requested(network->layers.size());
     requested[layers[random() % layers.size()]] = DataType::kFloat32;
     const Assignment assignment = alone.assign(requested);
     alone.run(assignment, false);  // Its kernels are compiled.

@@ -38,7 +38,7 @@ class Writer {
   }
 
   Json network(const Network& n) {
-    Json json{{"name", n.name}, {"source", n.source}, {"inputs", numbers(n.inputs)}, {"outputs", numbers(n.outputs)}};
+    Json json{{"name", n.name}, {"inputs", numbers(n.inputs)}, {"outputs", numbers(n.outputs)}};
     Json tensors = Json::array(), layers = Json::array();
     for (const TensorInfo& info : n.tensors) {
       Json t{{"name", info.name}, {"type", name_of(info.type)}};
@@ -193,7 +193,6 @@ class Reader {
   std::shared_ptr<Network> network(const Json& json) const {
     auto n = std::make_shared<Network>();
     n->name = json.at("name").get<std::string>();
-    n->source = json.at("source").get<std::string>();
     for (const Json& t : json.at("tensors").get_ref<const Json::array_t&>()) n->add_tensor(tensor_info(t));
     for (const Json& l : json.at("layers").get_ref<const Json::array_t&>()) n->add_layer(layer(l, *n));
     n->inputs = ids(json.at("inputs"), *n, 0);

@@ -149,7 +149,8 @@ def _remainder(node: Node) -> typing.Callable[[Array, Array], Array]:
 
 def _power(a: Array, b: Array) -> Array:
     # All exponents written out: for a lone 0.5 NumPy takes the square root, which is not the power of -inf.
-    return np.power(*(np.array(v, order="C") for v in np.broadcast_arrays(a, b)))
+    a, b = np.broadcast_arrays(a, b)
+    return np.power(a.ravel().copy(), b.ravel().copy()).reshape(a.shape)
 
 
 BINARY: dict[str, typing.Callable[[Array, Array], Array]] = {

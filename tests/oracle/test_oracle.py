@@ -449,6 +449,7 @@ def test_powers_of_infinities():
     for exponent in (0.5, -0.5, 1.5):
         nodes = [helper.make_node("Pow", ["x", "p"], ["z"])]
         agrees_with_onnxruntime(nodes, {"x": x}, {"p": np.array(exponent, np.float32)})
+        agrees_with_onnxruntime(nodes, {"x": np.array(x[0])}, {"p": np.array(exponent, np.float32)})
 
 
 def test_reductions_at_the_ends_of_float32():

@@ -223,7 +223,7 @@ Value channel_sums(Value x, std::int64_t before, std::int64_t after) {
 }
 
 void adjoint_lrn(AdjointContext& ctx) {
-  if (num_elements(ctx.input_shape(0)) == 0) return;
+  if (num_elements(ctx.input_shape(0)) == 0) return ctx.set(0, zeros(ctx, ctx.input_shape(0)).id);
   const std::int64_t size = ctx.attributes().required_integer("size");
   const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1e-4F)),
                beta = static_cast<double>(ctx.attributes().real("beta", 0.75F)),
