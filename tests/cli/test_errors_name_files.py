@@ -7,7 +7,8 @@ from hostile_models import floats, ints, model
 from search_support import save_inputs
 
 WRONG_SHAPE = model([helper.make_node("Reshape", ["x", "s"], ["y"], name="bad")], {"x": floats(2, 3)}, {"s": ints(4, 4)})
-OUTSIDE = model([helper.make_node("Gather", ["x", "i"], ["y"], name="bad")], {"x": floats(2, 3), "i": ints(7)})
+OUTSIDE = model([helper.make_node("Gather", ["x", "i"], ["g"], name="bad"), helper.make_node("Exp", ["g"], ["y"])],
+                {"x": floats(2, 3), "i": ints(7)})
 INFERRED = "[infer] m.onnx: layer 'bad' (Reshape): "
 RUN = "[run] m.onnx: layer 'bad' (Gather): "
 

@@ -188,7 +188,11 @@ class Judge:
         if theirs is None or all(close(a, b) for a, b in zip(outputs, theirs)):
             return
         if self.rules(exact, feed) is None:
-            if FuzzJudge(self.graph, self.graph.feeds[feed]).fault(outputs):  # By float64 arithmetic, too.
+            # Its MeanVarianceNormalization takes a variance for a difference of squares, which may be below 0.
+            roots = any(node.op_type == "MeanVarianceNormalization" for node in self.graph.nodes)
+            if roots and any(np.isnan(b).any() and not np.isnan(a).any() for a, b in zip(outputs, theirs)):
+                self.counts["ONNX Runtime differs from the oracle"] += 1
+            elif FuzzJudge(self.graph, self.graph.feeds[feed]).fault(outputs):  # By float64 arithmetic, too.
                 self.note(WRONG, f"by ONNX Runtime: {self._apart(outputs, theirs)}", way)
         elif self.fault(exact, feed, theirs):
             self.counts["ONNX Runtime differs from the oracle"] += 1
