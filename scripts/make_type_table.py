@@ -11,7 +11,10 @@ from collections import defaultdict
 import onnx.defs
 
 FLOAT16, BFLOAT16, SAME_AS_BEFORE = 1, 2, 4
-BODY_REFUSES_FLOAT16, BODY_REFUSES_BFLOAT16 = 8, 16  # Of types in the schema that the body of the function does not hold for.
+BODY_REFUSES_FLOAT16, BODY_REFUSES_BFLOAT16 = (
+    8,
+    16,
+)  # Of types in the schema that the body of the function does not hold for.
 OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
 
 # Versions that changed the meaning of nodes that look the same.

@@ -1,10 +1,10 @@
 """How many fresh samples an answer passes: a search, then samples that it has not seen, one by one.
 
-Trained networks of pip packages with generated texts and images, and the networks of kinds.py with random weights. Every
-sample is judged by the tolerance of the search, on its own. Searches get the samples 0 to `--samples`; the fresh ones
-come from other seeds. Tolerances are half of the error of everything in fp16, so that layers have to be kept (those given
-here, where that is not finite), for the smallest set. An answer with repairs is judged without them, too: `harmed` counts samples that fail with them
-and pass without.
+Trained networks of pip packages with generated texts and images, and the networks of kinds.py with random weights.
+Every sample is judged by the tolerance of the search, on its own. Searches get the samples 0 to `--samples`; the fresh
+ones come from other seeds. Tolerances are half of the error of everything in fp16, so that layers have to be kept
+(those given here, where that is not finite), for the smallest set. An answer with repairs is judged without them, too:
+`harmed` counts samples that fail with them and pass without.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def trained(name: str, folder: pathlib.Path) -> Case:
         make_models.MODELS[name](folder)
     finally:
         make_models.save = save
-    metric, threshold = {"minilm": ("one-minus-cos", 1e-3), "minilm_planted": ("one-minus-cos", 1e-3)}.get(name, ("rel-l2", 5e-3))
+    metric, threshold = {"minilm": ("one-minus-cos", 1e-3), "minilm_planted": ("one-minus-cos", 1e-3)}.get(
+        name, ("rel-l2", 5e-3)
+    )
     return Case(name, str(folder / f"{name}.onnx"), held[0], metric, threshold)
 
 
@@ -69,7 +71,9 @@ def built(kind: kinds.Kind, folder: pathlib.Path, count: int) -> Case:
     """One with random weights."""
     path, values = kinds.make(kind, folder, count)
     at = lambda seed: seed if seed < FIRST_FRESH else count - 1 - (seed - FIRST_FRESH)
-    return Case(kind.name, str(path), lambda seed: {name: value[at(seed)] for name, value in values.items()}, "rel-l2", 1e-3)
+    return Case(
+        kind.name, str(path), lambda seed: {name: value[at(seed)] for name, value in values.items()}, "rel-l2", 1e-3
+    )
 
 
 def without_repairs(answer: ulpscope.Answer) -> ulpscope.Answer:
@@ -89,7 +93,9 @@ def without_repairs(answer: ulpscope.Answer) -> ulpscope.Answer:
 def row_of(case: Case, searched: int, fresh: int) -> Dict[str, Any]:
     samples = [case.sample(i) for i in range(searched)]
     anything = 2.0 if case.metric == "one-minus-cos" else 1e9
-    low = ulpscope.search(case.model, samples, metric=case.metric, threshold=anything, objective="smallest", repair=False)
+    low = ulpscope.search(
+        case.model, samples, metric=case.metric, threshold=anything, objective="smallest", repair=False
+    )
     threshold = low.error / 2 if low.verdict == "found" and 0 < low.error < math.inf else case.threshold
     start = time.monotonic()
     answer = ulpscope.search(case.model, samples, metric=case.metric, threshold=threshold, objective="smallest")
@@ -100,7 +106,8 @@ def row_of(case: Case, searched: int, fresh: int) -> Dict[str, Any]:
     used = judged(answer)
     bare = judged(without_repairs(answer)) if answer.repairs else used
     return {
-        "network": case.name, "metric": f"{case.metric} {threshold:.3g}", "verdict": answer.verdict, "kept": len(answer.layers),
+        "network": case.name, "metric": f"{case.metric} {threshold:.3g}", "verdict": answer.verdict,
+        "kept": len(answer.layers),
         "repairs": len(answer.repairs), "harmed": sum(u > 1 >= b for u, b in zip(used, bare)),
         "passed": sum(u <= 1 for u in used), "of": fresh, "worst": round(max(used), 3), "search s": round(seconds, 1),
     }  # fmt: skip

@@ -262,9 +262,9 @@ class ConvertTool : public Tool {
   }
 
   void check_repair_only() const {
-    if (lowers() || answer_path_ || convert_.relax || !convert_.keep.empty() ||
-        !convert_.lower.empty() || !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ ||
-        save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
+    if (lowers() || answer_path_ || convert_.relax || !convert_.keep.empty() || !convert_.lower.empty() ||
+        !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ || save_layer_precisions_ ||
+        save_script_ || save_exclusions_ || print_commands_)
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --repair-only: it writes a float32 model, so expected no types, no answer, and no other "
                   "forms; try it alone, and convert what it writes");

@@ -98,8 +98,8 @@ def convert(
     bias_correction: biases of int8 products take the mean error of their outputs on `data`, where that brings the outputs
                of the model nearer to float32; the new model computes other values in float32 then.
     progress:  as in ulpscope.search: runs that were begun.
-    memory_limit: bytes of tensors and prepared weights that are held at a time, as far as one layer of one sample allows;
-               0: no limit. A warning says what could not be held. The file is the same.
+    memory_limit: bytes of tensors and prepared weights that are held at a time, as far as one layer of one sample
+               allows; 0: no limit. A warning says what could not be held. The file is the same.
 
     Returns the model and a report. The model is a path instead if it has more than 2 GB, or where the package onnx is
     not installed (then `out` has to be given). Raises Error: INVALID_ARGUMENT for names, types and samples that do not

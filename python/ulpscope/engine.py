@@ -170,13 +170,15 @@ class Engine:
                 example = ", ".join(f"{name!r}: array" for name in names)
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    f"[run] {self._where}inputs: expected arrays by name, or in the model's order, got {shown(inputs)}; try {{{example}}}",
+                    f"[run] {self._where}inputs: expected arrays by name, or in the model's order, got "
+                    f"{shown(inputs)}; try {{{example}}}",
                 )
             return list(inputs)
         if set(names) != set(inputs) - {spec.name for spec in self._defaults}:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                f"[run] {self._where}inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs)) or 'none'}",
+                f"[run] {self._where}inputs: expected {', '.join(map(repr, names))}, "
+                f"got {', '.join(map(repr, inputs)) or 'none'}",
             )
         return [inputs[name] for name in names]
 

@@ -73,7 +73,8 @@ def search(
     model:       a path, bytes, or an onnx.ModelProto.
     data:        samples: {input name: array} each, in the shapes of the model; see ulpscope.Data.
     precisions:  what layers may be lowered to: "tf32", "fp16", "bf16", "int8".
-    fallback:    what they may be raised to: "float32", "tf32" (products; other layers have float32 then), "float16", "bfloat16".
+    fallback:    what they may be raised to: "float32", "tf32" (products; other layers have float32 then), "float16",
+                 "bfloat16".
     hold_out:    samples that the answer is checked with, but not searched on. None: every fourth of `data`, if there are
                  four or more; False: none.
     golden:      exact outputs, one per sample (or those of `hold_out` behind them). None: of the model in float32.

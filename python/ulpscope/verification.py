@@ -72,8 +72,8 @@ def verify(
     memory_limit: as in ulpscope.convert, of what ulpscope runs: other runners take what they need.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
-    NOT_FOUND for a runner that is not installed; UNSUPPORTED for one that refuses the typed model, or does not run it, with what
-    it says. Ctrl-C: KeyboardInterrupt.
+    NOT_FOUND for a runner that is not installed; UNSUPPORTED for one that refuses the typed model, or does not run it,
+    with what it says. Ctrl-C: KeyboardInterrupt.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> check = ulpscope.verify("model.onnx", answer, fresh, runner="onnxruntime")
@@ -147,8 +147,9 @@ def _with_errors(run: _RunFile, runner: str) -> Callable[[str, str, list[Arrays]
         except Exception as error:  # Of other programs, which have no base in common.
             raise Error(
                 ErrorCode.UNSUPPORTED,
-                f"[verify] runner '{runner}': expected it to run {model}, got {type(error).__name__}: {error}; try another runner "
-                f"('ulpscope' runs it), or another release of it; ulpscope.convert(..., out=FILE) writes the typed model",
+                f"[verify] runner '{runner}': expected it to run {model}, got {type(error).__name__}: {error}; "
+                "try another runner ('ulpscope' runs it), or another release of it; ulpscope.convert(..., out=FILE) "
+                "writes the typed model",
             ) from error
 
     return call

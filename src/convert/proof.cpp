@@ -103,10 +103,10 @@ void keep_idle(std::vector<std::string> now, std::optional<std::vector<std::stri
 
 void warn_of_idle(const std::vector<std::string>& bodies) {
   if (bodies.empty()) return;
-  log_warning(
-      fmt::format("[convert] No sample runs {}: what is written there follows the same rules, but no bits prove it; try "
-                  "samples that run it",
-                  fmt::join(bodies, ", ")));
+  log_warning(fmt::format(
+      "[convert] No sample runs {}: what is written there follows the same rules, but no bits prove it; try "
+      "samples that run it",
+      fmt::join(bodies, ", ")));
 }
 
 }  // namespace

@@ -113,7 +113,8 @@ class Describer {
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
     if (integers_[id] != 0 && index < 2) {
-      if (constant) return {.tensor = tensor, .first = first, .encoding = own_encoding(id), .scales = ScaleSource::kOwn};
+      if (constant)
+        return {.tensor = tensor, .first = first, .encoding = own_encoding(id), .scales = ScaleSource::kOwn};
       const Quantization q = quantization_of(tensor);
       return {.tensor = tensor,
               .first = first,

@@ -154,9 +154,8 @@ std::vector<LayerPlace> all_layers(const Specialization& spec) {
 
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
                                                  const Specialization* other) {
-  auto result = naming_file(network, [&] {
-    return specialize_for(network, {input_shapes.begin(), input_shapes.end()}, other);
-  });
+  auto result =
+      naming_file(network, [&] { return specialize_for(network, {input_shapes.begin(), input_shapes.end()}, other); });
   result->input_shapes = std::move(input_shapes);
   return result;
 }

@@ -181,8 +181,7 @@ TacticReplay tactics_from_json(const std::string& text) {
                 name));
       const auto implementation = entry["implementation"].get<std::int64_t>();
       const std::int64_t tactic = entry.value("tactic", std::int64_t{0});
-      if (implementation < kImplementationBase ||
-          implementation > kImplementationBase + std::ssize(layer_forms()) - 1)
+      if (implementation < kImplementationBase || implementation > kImplementationBase + std::ssize(layer_forms()) - 1)
         throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation "
                                                    "{}; the file was written by another builder (TensorRT, say)",
                                                    name, entry["implementation"].dump()));

@@ -54,6 +54,6 @@ void set_requests(Network& network, const Requests& requests);
 /// unknown layers and types, for a `lower` that `keep` leaves nothing of, and for a layer whose type one of them
 /// contradicts.
 Requests requested_types(const Network& network, const std::vector<std::string>& keep,
-                           const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
+                         const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
 
 }  // namespace ulpscope

@@ -43,12 +43,12 @@ inline constexpr TypeSet kIndices{DataType::kInt32, DataType::kInt64};
 /// may compute one function. Also what an instruction of a program computes (graph/program.h), in float32.
 enum class Function : std::uint8_t {
   kNone,
-  // Pointwise instructions of one operand, and the operators that are one: kNeg to kSwish. Coefficients of operators
-  // (OpDef::coefficients) are p and q.
+// Pointwise instructions of one operand, and the operators that are one: kNeg to kSwish. Coefficients of operators
+// (OpDef::coefficients) are p and q.
 #define ULPSCOPE_UNARY(instruction, ...) instruction,
 #include "graph/instructions.def"
   kFakeQuantize,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
-  // Those of two operands.
+// Those of two operands.
 #define ULPSCOPE_BINARY(instruction, ...) instruction,
 #include "graph/instructions.def"
   // Of two operands, or of any number.

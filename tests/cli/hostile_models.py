@@ -53,7 +53,7 @@ REFUSED = {
     "reshape_unknown_with_zero": layer("Reshape", {"x": floats(0, 3), "s": ints(0, -1)}, allowzero=1),
     "reshape_float_shape": layer("Reshape", {**X, "s": floats(2)}),
     "gather_out_of_range": layer("Gather", {**X, "i": ints(0, 7)}, axis=1),
-    "gather_very_negative": layer("Gather", {**X, "i": ints(-(2 ** 63))}, axis=1),
+    "gather_very_negative": layer("Gather", {**X, "i": ints(-(2**63))}, axis=1),
     "gather_axis": layer("Gather", {**X, "i": ints(0)}, axis=3),
     "gather_elements": layer("GatherElements", {**X, "i": ints(9).reshape(1, 1, 1)}, axis=0),
     "gather_nd": layer("GatherND", {**X, "i": ints(0, 9).reshape(1, 2)}),
@@ -72,8 +72,8 @@ REFUSED = {
     "constant_of_shape_overflow": layer("ConstantOfShape", {"s": ints(HUGE, HUGE)}),
     "constant_of_shape_empty": layer("ConstantOfShape", {"s": ints(0, HUGE, HUGE)}),
     "constant_of_shape_negative": layer("ConstantOfShape", {"s": ints(-1)}),
-    "range_huge": layer("Range", {"a": ints(0)[0:1].reshape(()), "b": np.array(2 ** 62), "c": np.array(1)}),
-    "range_terabytes": layer("Range", {"a": np.array(0), "b": np.array(2 ** 39), "c": np.array(1)}),
+    "range_huge": layer("Range", {"a": ints(0)[0:1].reshape(()), "b": np.array(2**62), "c": np.array(1)}),
+    "range_terabytes": layer("Range", {"a": np.array(0), "b": np.array(2**39), "c": np.array(1)}),
     "range_zero": layer("Range", {"a": np.array(0), "b": np.array(5), "c": np.array(0)}),
     "range_nan": layer("Range", {"a": floats(), "b": floats(value=np.nan), "c": floats()}),
     "range_inf": layer("Range", {"a": floats(), "b": floats(value=np.inf), "c": floats()}),
@@ -98,8 +98,9 @@ REFUSED = {
     "conv_transpose_huge_strides": layer("ConvTranspose", {**IMAGE, "w": floats(4, 2, 3, 3)}, strides=[HUGE, HUGE]),
     "conv_transpose_pads": layer("ConvTranspose", {**IMAGE, "w": floats(4, 2, 3, 3)}, pads=[9, 9, 9, 9]),
     "conv_transpose_group": layer("ConvTranspose", {**IMAGE, "w": floats(4, 2, 3, 3)}, group=3),
-    "conv_transpose_output_shape": layer("ConvTranspose", {**IMAGE, "w": floats(4, 2, 3, 3)},
-                                         output_shape=[1 << 40, 1 << 40]),
+    "conv_transpose_output_shape": layer(
+        "ConvTranspose", {**IMAGE, "w": floats(4, 2, 3, 3)}, output_shape=[1 << 40, 1 << 40]
+    ),
     "max_pool_zero_kernel": layer("MaxPool", IMAGE, kernel_shape=[0, 0]),
     "max_pool_zero_strides": layer("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[0, 0]),
     "max_pool_large_kernel": layer("MaxPool", IMAGE, kernel_shape=[9, 9]),
@@ -109,7 +110,7 @@ REFUSED = {
     "global_average_pool_rank": layer("GlobalAveragePool", {"x": floats(3)}),
     "split_sizes": layer("Split", {**X, "s": ints(1, 1)}, ("y", "z"), axis=1),
     "split_negative": layer("Split", {**X, "s": ints(-1, 4)}, ("y", "z"), axis=1),
-    "split_overflow": layer("Split", {**X, "s": ints(2 ** 63 - 1, -2 ** 63 + 4)}, ("y", "z"), axis=1),
+    "split_overflow": layer("Split", {**X, "s": ints(2**63 - 1, -(2**63) + 4)}, ("y", "z"), axis=1),
     "split_count": layer("Split", {**X, "s": ints(3)}, ("y", "z"), axis=1),
     "concat_unfit": layer("Concat", {**X, "z": floats(5, 5, 5)}, axis=1),
     "concat_axis": layer("Concat", {**X, "z": floats(2, 3, 4)}, axis=HUGE),
@@ -123,7 +124,7 @@ REFUSED = {
     "slice_axis": layer("Slice", {**X, "a": ints(0), "b": ints(3), "c": ints(9)}),
     "slice_counts": layer("Slice", {**X, "a": ints(0, 0), "b": ints(3)}),
     "pad_huge": layer("Pad", {"x": floats(3), "p": ints(1 << 40, 1 << 40)}),
-    "pad_overflow": layer("Pad", {"x": floats(3), "p": ints(2 ** 63 - 1, 2 ** 63 - 1)}),
+    "pad_overflow": layer("Pad", {"x": floats(3), "p": ints(2**63 - 1, 2**63 - 1)}),
     "pad_negative": layer("Pad", {"x": floats(3), "p": ints(-2, -2)}),
     "pad_count": layer("Pad", {"x": floats(3), "p": ints(1)}),
     "pad_mode": layer("Pad", {"x": floats(3), "p": ints(1, 1)}, mode="sideways"),
@@ -138,8 +139,9 @@ REFUSED = {
     "gemm_bias": layer("Gemm", {"x": floats(2, 3), "w": floats(3, 4), "c": floats(3, 3)}),
     "add_unfit": layer("Add", {**X, "w": floats(5)}),
     "add_types": layer("Add", {**X, "w": ints(1)}),
-    "batch_normalization": layer("BatchNormalization", {**IMAGE, "s": floats(3), "b": floats(4), "m": floats(4),
-                                                        "v": floats(4)}),
+    "batch_normalization": layer(
+        "BatchNormalization", {**IMAGE, "s": floats(3), "b": floats(4), "m": floats(4), "v": floats(4)}
+    ),
     "layer_normalization": layer("LayerNormalization", {**X, "s": floats(3)}),
     "layer_normalization_axis": layer("LayerNormalization", {**X, "s": floats(4)}, axis=8),
     "instance_normalization": layer("InstanceNormalization", {**IMAGE, "s": floats(2), "b": floats(4)}),
@@ -166,8 +168,11 @@ REFUSED = {
     "lstm": layer("LSTM", {**X, "w": floats(1, 8, 5), "r": floats(1, 8, 2)}, hidden_size=2),
     "lstm_hidden": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=-2),
     "lstm_hidden_huge": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=HUGE),
-    "gru_lengths": layer("GRU", {**X, "w": floats(1, 6, 4), "r": floats(1, 6, 2), "b": floats(1, 12),
-                                 "l": np.array([99, -3, 1], np.int32)}, hidden_size=2),
+    "gru_lengths": layer(
+        "GRU",
+        {**X, "w": floats(1, 6, 4), "r": floats(1, 6, 2), "b": floats(1, 12), "l": np.array([99, -3, 1], np.int32)},
+        hidden_size=2,
+    ),
     "einsum": layer("Einsum", {**X, "w": floats(5, 5)}, equation="abc,cd->abd"),
     "einsum_nonsense": layer("Einsum", {**X, "w": floats(5, 5)}, equation="->->,,.."),
     "reverse_sequence": layer("ReverseSequence", {**X, "l": ints(9, 9, 9)}),
@@ -179,39 +184,69 @@ REFUSED = {
     "cast_to_unknown": layer("Cast", X, to=999),
     "non_max_suppression": layer("NonMaxSuppression", {"b": floats(1, 3, 4), "s": floats(1, 1, 9)}),
     "roi_align": layer("RoiAlign", {**IMAGE, "r": floats(1, 4), "i": ints(7)}),
-    "roi_align_huge": layer("RoiAlign", {**IMAGE, "r": floats(1, 4), "i": ints(0)}, output_height=HUGE,
-                            output_width=HUGE),
-    "max_unpool": layer("MaxUnpool", {"x": floats(1, 1, 2, 2), "i": ints(0, 1, 2, 99).reshape(1, 1, 2, 2)},
-                        kernel_shape=[2, 2]),
+    "roi_align_huge": layer(
+        "RoiAlign", {**IMAGE, "r": floats(1, 4), "i": ints(0)}, output_height=HUGE, output_width=HUGE
+    ),
+    "max_unpool": layer(
+        "MaxUnpool", {"x": floats(1, 1, 2, 2), "i": ints(0, 1, 2, 99).reshape(1, 1, 2, 2)}, kernel_shape=[2, 2]
+    ),
     "col2im": layer("Col2Im", {"x": floats(1, 4, 9), "i": ints(HUGE, 5), "b": ints(2, 2)}, opset=18),
     "center_crop_pad": layer("CenterCropPad", {**X, "s": ints(HUGE, 1, 1)}, opset=18),
     "dft_axis": layer("DFT", {"x": floats(1, 4, 1)}, axis=7),
     "dft_huge": layer("DFT", {"x": floats(1, 4, 1), "n": np.array(HUGE)}, axis=1),
     "stft_zero_step": layer("STFT", {"x": floats(1, 16, 1), "s": np.array(0), "w": floats(4)}),
     "hann_window_huge": layer("HannWindow", {"s": np.array(HUGE)}),
-    "mel_huge": layer("MelWeightMatrix", {"a": np.array(1 << 40), "b": np.array(1 << 40), "c": np.array(8000),
-                                          "d": floats(), "e": floats(value=100)}),
-    "group_normalization": layer("GroupNormalization", {**IMAGE, "s": floats(4), "b": floats(4)}, opset=21,
-                                 num_groups=3),
-    "group_normalization_zero": layer("GroupNormalization", {**IMAGE, "s": floats(4), "b": floats(4)}, opset=21,
-                                      num_groups=0),
+    "mel_huge": layer(
+        "MelWeightMatrix",
+        {"a": np.array(1 << 40), "b": np.array(1 << 40), "c": np.array(8000), "d": floats(), "e": floats(value=100)},
+    ),
+    "group_normalization": layer(
+        "GroupNormalization", {**IMAGE, "s": floats(4), "b": floats(4)}, opset=21, num_groups=3
+    ),
+    "group_normalization_zero": layer(
+        "GroupNormalization", {**IMAGE, "s": floats(4), "b": floats(4)}, opset=21, num_groups=0
+    ),
     "dequantize_axis": layer("DequantizeLinear", {"x": np.ones((2, 3), np.int8), "s": floats(3)}, axis=5),
     "dequantize_scales": layer("DequantizeLinear", {"x": np.ones((2, 3), np.int8), "s": floats(7)}, axis=1),
     "trilu_scalar": layer("Trilu", {"x": floats()}),
     "compress_axis": layer("Compress", {**X, "c": np.array([True])}, axis=9),
-    "random_huge": (({"x": floats(1)}), [model([
-        helper.make_node("RandomNormal", [], ["r"], name="bad", shape=[HUGE, 2]),
-        helper.make_node("Add", ["r", "x"], ["y"], name="sum")], {"x": floats(1)})]),
-    "random_negative": (({"x": floats(1)}), [model([
-        helper.make_node("RandomUniform", [], ["r"], name="bad", shape=[-4, 2]),
-        helper.make_node("Add", ["r", "x"], ["y"], name="sum")], {"x": floats(1)})]),
+    "random_huge": (
+        ({"x": floats(1)}),
+        [
+            model(
+                [
+                    helper.make_node("RandomNormal", [], ["r"], name="bad", shape=[HUGE, 2]),
+                    helper.make_node("Add", ["r", "x"], ["y"], name="sum"),
+                ],
+                {"x": floats(1)},
+            )
+        ],
+    ),
+    "random_negative": (
+        ({"x": floats(1)}),
+        [
+            model(
+                [
+                    helper.make_node("RandomUniform", [], ["r"], name="bad", shape=[-4, 2]),
+                    helper.make_node("Add", ["r", "x"], ["y"], name="sum"),
+                ],
+                {"x": floats(1)},
+            )
+        ],
+    ),
     "multinomial_huge": layer("Multinomial", {"x": floats(1, 3)}, sample_size=1 << 46),
-    **{f"pad_{mode}_cut_and_longer": layer("Pad", {"x": floats(2, 3), "p": ints(0, -4, 0, 9)}, opset=19, mode=mode)
-       for mode in ("reflect", "edge", "wrap")},
-    **{f"pad_{mode}_of_nothing": layer("Pad", {"x": floats(1, 0), "p": ints(0, 2, 0, 2)}, opset=19, mode=mode)
-       for mode in ("reflect", "edge", "wrap")},
-    **{f"pad_{mode}_cut_away": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, -2)}, opset=19, mode=mode)
-       for mode in ("constant", "reflect", "edge", "wrap")},
+    **{
+        f"pad_{mode}_cut_and_longer": layer("Pad", {"x": floats(2, 3), "p": ints(0, -4, 0, 9)}, opset=19, mode=mode)
+        for mode in ("reflect", "edge", "wrap")
+    },
+    **{
+        f"pad_{mode}_of_nothing": layer("Pad", {"x": floats(1, 0), "p": ints(0, 2, 0, 2)}, opset=19, mode=mode)
+        for mode in ("reflect", "edge", "wrap")
+    },
+    **{
+        f"pad_{mode}_cut_away": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, -2)}, opset=19, mode=mode)
+        for mode in ("constant", "reflect", "edge", "wrap")
+    },
     "where_type": layer("Where", {"c": floats(2), "x": floats(2), "z": floats(2)}),
     "clip_type": layer("Clip", {**X, "a": ints(0)[0:1].reshape(())}),
 }
@@ -245,10 +280,12 @@ ODD = {
     "empty_reduce_all": layer("ReduceSum", {"x": floats(0)}),
     "empty_layer_normalization": layer("LayerNormalization", {"x": floats(0, 4), "s": floats(4)}),
     "empty_layer_normalization_row": layer("LayerNormalization", {"x": floats(4, 0), "s": floats(0)}),
-    "empty_batch_normalization": layer("BatchNormalization", {"x": floats(0, 4, 5), "s": floats(4), "b": floats(4),
-                                                              "m": floats(4), "v": floats(4)}),
-    "empty_instance_normalization": layer("InstanceNormalization", {"x": floats(1, 2, 0), "s": floats(2),
-                                                                    "b": floats(2)}),
+    "empty_batch_normalization": layer(
+        "BatchNormalization", {"x": floats(0, 4, 5), "s": floats(4), "b": floats(4), "m": floats(4), "v": floats(4)}
+    ),
+    "empty_instance_normalization": layer(
+        "InstanceNormalization", {"x": floats(1, 2, 0), "s": floats(2), "b": floats(2)}
+    ),
     "empty_add": layer("Add", {"x": floats(0, 3), "w": floats(1, 3)}),
     "empty_add_row": layer("Add", {"x": floats(1, 0, 1), "w": floats(5, 1, 3)}),
     "empty_relu": layer("Relu", {"x": floats(0)}),
@@ -258,12 +295,15 @@ ODD = {
     "empty_gather": layer("Gather", {"x": floats(3, 2), "i": ints()}),
     "empty_gather_rows": layer("Gather", {"x": floats(3, 0), "i": ints(1, 2)}),
     "empty_slice": layer("Slice", {"x": floats(3, 2), "a": ints(3), "b": ints(1)}),
-    "slice_extremes": layer("Slice", {"x": floats(3, 2), "a": ints(2 ** 63 - 1), "b": ints(-2 ** 63), "c": ints(0),
-                                      "d": ints(-1)}),
-    "slice_huge_step": layer("Slice", {"x": floats(3, 2), "a": ints(0), "b": ints(2 ** 63 - 1), "c": ints(0),
-                                       "d": ints(2 ** 63 - 1)}),
-    "slice_lowest_step": layer("Slice", {"x": floats(3, 2), "a": ints(2), "b": ints(-2 ** 63), "c": ints(0),
-                                         "d": ints(-2 ** 63)}),
+    "slice_extremes": layer(
+        "Slice", {"x": floats(3, 2), "a": ints(2**63 - 1), "b": ints(-(2**63)), "c": ints(0), "d": ints(-1)}
+    ),
+    "slice_huge_step": layer(
+        "Slice", {"x": floats(3, 2), "a": ints(0), "b": ints(2**63 - 1), "c": ints(0), "d": ints(2**63 - 1)}
+    ),
+    "slice_lowest_step": layer(
+        "Slice", {"x": floats(3, 2), "a": ints(2), "b": ints(-(2**63)), "c": ints(0), "d": ints(-(2**63))}
+    ),
     "empty_split": layer("Split", {"x": floats(0, 3), "s": ints(0, 0)}, ("y", "z"), axis=0),
     "empty_expand": layer("Expand", {"x": floats(1, 3), "s": ints(0, 3)}),
     "empty_tile": layer("Tile", {"x": floats(2, 3), "r": ints(0, 1)}),
@@ -277,10 +317,12 @@ ODD = {
     "empty_range": layer("Range", {"a": np.array(5), "b": np.array(0), "c": np.array(1)}),
     "empty_cum_sum": layer("CumSum", {"x": floats(0, 3), "a": np.array(0)}),
     "empty_lstm": layer("LSTM", {"x": floats(0, 3, 4), "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=2),
-    "empty_lstm_batch": layer("LSTM", {"x": floats(2, 0, 4), "w": floats(1, 8, 4), "r": floats(1, 8, 2)},
-                              hidden_size=2),
-    "empty_resize_batch": layer("Resize", {"x": floats(0, 4, 5, 5), "r": floats(0), "s": floats(0),
-                                           "z": ints(0, 4, 9, 9)}),
+    "empty_lstm_batch": layer(
+        "LSTM", {"x": floats(2, 0, 4), "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=2
+    ),
+    "empty_resize_batch": layer(
+        "Resize", {"x": floats(0, 4, 5, 5), "r": floats(0), "s": floats(0), "z": ints(0, 4, 9, 9)}
+    ),
     "empty_einsum": layer("Einsum", {"x": floats(2, 0), "w": floats(0, 3)}, equation="ab,bc->ac"),
     "empty_where": layer("Where", {"c": np.zeros((0,), bool), "x": floats(0), "z": floats(1)}),
     "empty_scatter_nd": layer("ScatterND", {"x": floats(2, 3), "i": np.zeros((0, 1), np.int64), "u": floats(0, 3)}),
@@ -290,48 +332,61 @@ ODD = {
     "gemm_of_vector": layer("Flatten", {"x": floats(0, 3, 2)}, axis=1),
     "integer_division_by_zero": layer("Div", {"x": ints(3), "w": ints(0)}),
     "integer_modulo_by_zero": layer("Mod", {"x": ints(3), "w": ints(0)}),
-    "integer_division_overflow": layer("Div", {"x": ints(-2 ** 63), "w": ints(-1)}),
-    "integer_modulo_overflow": layer("Mod", {"x": ints(-2 ** 63), "w": ints(-1)}),
-    "integer_negation": layer("Neg", {"x": ints(-2 ** 63)}),
-    "integer_absolute": layer("Abs", {"x": ints(-2 ** 63)}),
+    "integer_division_overflow": layer("Div", {"x": ints(-(2**63)), "w": ints(-1)}),
+    "integer_modulo_overflow": layer("Mod", {"x": ints(-(2**63)), "w": ints(-1)}),
+    "integer_negation": layer("Neg", {"x": ints(-(2**63))}),
+    "integer_absolute": layer("Abs", {"x": ints(-(2**63))}),
     "integer_overflow": layer("Mul", {"x": ints(HUGE), "w": ints(HUGE)}),
-    "integer_sum_overflow": layer("ReduceSum", {"x": ints(2 ** 63 - 1, 2 ** 63 - 1), "a": ints(0)}),
-    "integer_cum_sum_overflow": layer("CumSum", {"x": ints(2 ** 63 - 1, 2 ** 63 - 1), "a": np.array(0)}),
+    "integer_sum_overflow": layer("ReduceSum", {"x": ints(2**63 - 1, 2**63 - 1), "a": ints(0)}),
+    "integer_cum_sum_overflow": layer("CumSum", {"x": ints(2**63 - 1, 2**63 - 1), "a": np.array(0)}),
     "integer_matmul_overflow": layer("MatMul", {"x": ints(HUGE, HUGE), "w": ints(9, 9)}),
     "integer_pow": layer("Pow", {"x": ints(10), "w": ints(30)}),
     "integer_pow_negative": layer("Pow", {"x": ints(0), "w": ints(-3)}),
-    "bit_shift": layer("BitShift", {"x": np.array([1], np.uint32), "w": np.array([99], np.uint32)},
-                       direction="LEFT"),
+    "bit_shift": layer("BitShift", {"x": np.array([1], np.uint32), "w": np.array([99], np.uint32)}, direction="LEFT"),
     "cast_of_nan": layer("Cast", {"x": np.array([np.nan, np.inf, -np.inf, 1e30], np.float32)}, to=6),
     "cast_to_bytes": layer("Cast", {"x": np.array([np.nan, np.inf, -1e9, 300], np.float32)}, to=2),
-    "top_k_of_nan": layer("TopK", {"x": np.array([np.nan, 1, np.nan, 2, np.inf] * 9, np.float32), "k": ints(40)},
-                          ("y", "i")),
-    "quantize_zero_scale": layer("QuantizeLinear", {"x": np.array([0, 1, np.nan], np.float32), "s": floats(value=0),
-                                                    "z": np.array(0, np.uint8)}),
-    "non_max_suppression_nan": layer("NonMaxSuppression", {"b": floats(1, 3, 4, value=np.nan), "s": floats(1, 1, 3),
-                                                           "m": ints(2 ** 63 - 1)}),
-    "non_max_suppression_negative": layer("NonMaxSuppression", {"b": floats(1, 3, 4), "s": floats(1, 1, 3),
-                                                                "m": ints(-5)}),
+    "top_k_of_nan": layer(
+        "TopK", {"x": np.array([np.nan, 1, np.nan, 2, np.inf] * 9, np.float32), "k": ints(40)}, ("y", "i")
+    ),
+    "quantize_zero_scale": layer(
+        "QuantizeLinear", {"x": np.array([0, 1, np.nan], np.float32), "s": floats(value=0), "z": np.array(0, np.uint8)}
+    ),
+    "non_max_suppression_nan": layer(
+        "NonMaxSuppression", {"b": floats(1, 3, 4, value=np.nan), "s": floats(1, 1, 3), "m": ints(2**63 - 1)}
+    ),
+    "non_max_suppression_negative": layer(
+        "NonMaxSuppression", {"b": floats(1, 3, 4), "s": floats(1, 1, 3), "m": ints(-5)}
+    ),
     "grid_sample_nan": layer("GridSample", {"x": floats(1, 1, 3, 3), "g": floats(1, 2, 2, 2, value=np.nan)}),
-    "grid_sample_far": layer("GridSample", {"x": floats(1, 1, 3, 3), "g": floats(1, 2, 2, 2, value=1e30)},
-                             padding_mode="reflection"),
+    "grid_sample_far": layer(
+        "GridSample", {"x": floats(1, 1, 3, 3), "g": floats(1, 2, 2, 2, value=1e30)}, padding_mode="reflection"
+    ),
     "roi_align_far": layer("RoiAlign", {"x": floats(1, 1, 3, 3), "r": floats(1, 4, value=1e30), "i": ints(0)}),
     "roi_align_nan": layer("RoiAlign", {"x": floats(1, 1, 3, 3), "r": floats(1, 4, value=np.nan), "i": ints(0)}),
-    "max_roi_pool_far": layer("MaxRoiPool", {"x": floats(1, 1, 3, 3), "r": np.array([[0, 1e30, -1e30, 3, 4]],
-                                                                                  np.float32)}, pooled_shape=[2, 2]),
-    "trilu_far": layer("Trilu", {"x": floats(3, 3), "k": np.array(2 ** 63 - 1)}),
-    "trilu_near": layer("Trilu", {"x": floats(3, 3), "k": np.array(-2 ** 63)}, upper=0),
-    "eye_far": layer("EyeLike", {"x": floats(3, 3)}, k=2 ** 63 - 1),
-    **{f"pad_{mode}_many_times": layer("Pad", {"x": floats(1, 3), "p": ints(0, 10, 0, 7)}, opset=19, mode=mode)
-       for mode in ("constant", "reflect", "edge", "wrap")},
-    **{f"pad_{mode}_of_one": layer("Pad", {"x": floats(1, 1), "p": ints(0, 200000, 0, 3)}, opset=19, mode=mode)
-       for mode in ("constant", "reflect", "edge", "wrap")},
-    **{f"pad_{mode}_cut_before": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, 9)}, opset=19, mode=mode)
-       for mode in ("constant", "reflect", "edge", "wrap")},
+    "max_roi_pool_far": layer(
+        "MaxRoiPool",
+        {"x": floats(1, 1, 3, 3), "r": np.array([[0, 1e30, -1e30, 3, 4]], np.float32)},
+        pooled_shape=[2, 2],
+    ),
+    "trilu_far": layer("Trilu", {"x": floats(3, 3), "k": np.array(2**63 - 1)}),
+    "trilu_near": layer("Trilu", {"x": floats(3, 3), "k": np.array(-(2**63))}, upper=0),
+    "eye_far": layer("EyeLike", {"x": floats(3, 3)}, k=2**63 - 1),
+    **{
+        f"pad_{mode}_many_times": layer("Pad", {"x": floats(1, 3), "p": ints(0, 10, 0, 7)}, opset=19, mode=mode)
+        for mode in ("constant", "reflect", "edge", "wrap")
+    },
+    **{
+        f"pad_{mode}_of_one": layer("Pad", {"x": floats(1, 1), "p": ints(0, 200000, 0, 3)}, opset=19, mode=mode)
+        for mode in ("constant", "reflect", "edge", "wrap")
+    },
+    **{
+        f"pad_{mode}_cut_before": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, 9)}, opset=19, mode=mode)
+        for mode in ("constant", "reflect", "edge", "wrap")
+    },
     "conv_pads_beyond_signal": layer("Conv", {"x": floats(1, 1, 3), "w": floats(1, 1, 3)}, pads=[9, 9]),
     "max_pool_pads_beyond_signal": layer("MaxPool", {"x": floats(1, 1, 3)}, kernel_shape=[2], pads=[9, 9]),
     "average_pool_pads_beyond_signal": layer("AveragePool", {"x": floats(1, 1, 3)}, kernel_shape=[2], pads=[9, 9]),
-    "one_hot_outside": layer("OneHot", {"i": ints(2 ** 63 - 1, -2 ** 63), "d": np.array(3), "v": floats(2)}),
+    "one_hot_outside": layer("OneHot", {"i": ints(2**63 - 1, -(2**63)), "d": np.array(3), "v": floats(2)}),
 }
 
 
@@ -343,14 +398,16 @@ def with_one(value, *shape):
 
 
 def behind_a_product(op, place, value, shapes, **attributes):
-    """A product, a layer `bad` with constants of these shapes by name, of which the one at `place` has the value, and a product."""
+    """A product, a layer `bad` with constants of these shapes by name, the one at `place` of the value, a product."""
     names, constants = ["a"], {"w": with_one(0.1, 8, 8), "v": with_one(0.1, 8, 8)}
     for name, shape in shapes.items():
         names.append(name)
         constants[name] = with_one(value if name == place else 0.25, *shape)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
-             helper.make_node(op, names, ["out"], name="bad", **attributes),
-             helper.make_node("MatMul", ["out", "v"], ["y"], name="last")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node(op, names, ["out"], name="bad", **attributes),
+        helper.make_node("MatMul", ["out", "v"], ["y"], name="last"),
+    ]
     return model(nodes, {"x": floats(4, 8)}, constants)
 
 
@@ -358,34 +415,52 @@ def masked(value, op="Add"):
     """Attention with a mask of that value."""
     mask = np.zeros((4, 4), np.float32)
     mask[:, 2:] = value
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["q"], name="q"), helper.make_node("Transpose", ["q"], ["k"], name="k", perm=[1, 0]),
-             helper.make_node("MatMul", ["q", "k"], ["s"], name="s"), helper.make_node(op, ["s", "mask"], ["m"], name="bad"),
-             helper.make_node("Softmax", ["m"], ["p"], name="p"), helper.make_node("MatMul", ["p", "q"], ["y"], name="o")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["q"], name="q"),
+        helper.make_node("Transpose", ["q"], ["k"], name="k", perm=[1, 0]),
+        helper.make_node("MatMul", ["q", "k"], ["s"], name="s"),
+        helper.make_node(op, ["s", "mask"], ["m"], name="bad"),
+        helper.make_node("Softmax", ["m"], ["p"], name="p"),
+        helper.make_node("MatMul", ["p", "q"], ["y"], name="o"),
+    ]
     return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "mask": mask})
 
 
 def _filled(value):
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"), helper.make_node("Less", ["a", "zero"], ["c"], name="less"),
-             helper.make_node("Where", ["c", "fill", "a"], ["b"], name="bad"), helper.make_node("Softmax", ["b"], ["y"], name="last")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Less", ["a", "zero"], ["c"], name="less"),
+        helper.make_node("Where", ["c", "fill", "a"], ["b"], name="bad"),
+        helper.make_node("Softmax", ["b"], ["y"], name="last"),
+    ]
     return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "zero": floats(), "fill": floats(value=value)})
 
 
 def _convolved(value, place):
-    constants = {"k": with_one(0.1, 4, 4, 3, 3), "b": with_one(0.1, 4), "s": with_one(1.0, 4), "m": with_one(0.1, 4),
-                 "d": np.abs(with_one(0.1, 4)) + 1}
+    constants = {
+        "k": with_one(0.1, 4, 4, 3, 3),
+        "b": with_one(0.1, 4),
+        "s": with_one(1.0, 4),
+        "m": with_one(0.1, 4),
+        "d": np.abs(with_one(0.1, 4)) + 1,
+    }
     constants[place].flat[1] = value
-    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["a"], name="conv"),
-             helper.make_node("BatchNormalization", ["a", "s", "b", "m", "d"], ["c"], name="bad"),
-             helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    nodes = [
+        helper.make_node("Conv", ["x", "k", "b"], ["a"], name="conv"),
+        helper.make_node("BatchNormalization", ["a", "s", "b", "m", "d"], ["c"], name="bad"),
+        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]
     return model(nodes, IMAGE, constants)
 
 
 def _with_body(op, inputs, outputs, **bodies):
-    """(feed, [model]) of an If, Loop or Scan named `bad` beside a Relu; bodies are tuples for make_graph, by attribute."""
+    """(feed, [model]) of an If, Loop or Scan named `bad` beside a Relu; bodies are tuples for make_graph."""
     graphs = {name: helper.make_graph(*body) if isinstance(body, tuple) else body for name, body in bodies.items()}
     node = helper.make_node(op, inputs, outputs, name="bad", **graphs)
     feed = {"x": floats(2, 3), "c": np.array(True)}
-    return feed, [model([node, helper.make_node("Relu", ["x"], ["z"], name="relu")], feed, {"n": np.array(3)}, (*outputs, "z"))]
+    return feed, [
+        model([node, helper.make_node("Relu", ["x"], ["z"], name="relu")], feed, {"n": np.array(3)}, (*outputs, "z"))
+    ]
 
 
 _GOING = [helper.make_node("Identity", ["go"], ["on"])]
@@ -402,8 +477,12 @@ BODIES = {
     "loop_of_a_condition": _with_body("Loop", ["n", ""], [], body=(_GOING, "b", _STEP, _ON)),
     "loop_without_outputs": _with_body("Loop", ["n", "", "x"], ["y"], body=(_GOING, "b", [*_STEP, *_STATE], [])),
     "loop_without_its_state": _with_body("Loop", ["n", "", "x"], ["y"], body=(_GOING, "b", [*_STEP, *_STATE], _ON)),
-    "loop_without_inputs": _with_body("Loop", ["n", "", "x"], ["y"], body=([helper.make_node("Tanh", ["x"], ["q"])], "b", [],
-                                                                          [helper.make_tensor_value_info("q", FLOAT, [2, 3])])),
+    "loop_without_inputs": _with_body(
+        "Loop",
+        ["n", "", "x"],
+        ["y"],
+        body=([helper.make_node("Tanh", ["x"], ["q"])], "b", [], [helper.make_tensor_value_info("q", FLOAT, [2, 3])]),
+    ),
     "scan_without_outputs": _with_body("Scan", ["x"], [], body=([], "b", _ROW, []), num_scan_inputs=1),
     "scan_with_an_output_of_nothing": _with_body("Scan", ["x"], ["y"], body=([], "b", _ROW, []), num_scan_inputs=1),
 }

@@ -81,16 +81,35 @@ def graph_of(*nodes, outputs=("y",), opset=13, domain=""):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=8)
 
 
-@pytest.mark.parametrize("model, texts", [
-    (graph_of(helper.make_node("Blorp", ["x"], ["y"], name="n1")), ["Blorp", "n1"]),
-    (graph_of(helper.make_node("Relu", ["x"], ["y"], name="n1"), opset=999), ["999"]),
-    (graph_of(helper.make_node("Relu", ["z"], ["y"], name="n1")), ["z"]),
-    (graph_of(helper.make_node("Relu", ["x"], ["t"], name="n1")), ["y"]),
-    (graph_of(helper.make_node("Relu", ["b"], ["a"], name="n1"), helper.make_node("Relu", ["a"], ["b"], name="n2"),
-              helper.make_node("Relu", ["a"], ["y"], name="n3")), ["n1"]),
-    (graph_of(helper.make_node("Constant", [], ["y"], name="n1", value_floats=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))),
-     ["n1", "expected FLOATS as attribute 'value_floats', got TENSOR"]),
-])
+@pytest.mark.parametrize(
+    "model, texts",
+    [
+        (graph_of(helper.make_node("Blorp", ["x"], ["y"], name="n1")), ["Blorp", "n1"]),
+        (graph_of(helper.make_node("Relu", ["x"], ["y"], name="n1"), opset=999), ["999"]),
+        (graph_of(helper.make_node("Relu", ["z"], ["y"], name="n1")), ["z"]),
+        (graph_of(helper.make_node("Relu", ["x"], ["t"], name="n1")), ["y"]),
+        (
+            graph_of(
+                helper.make_node("Relu", ["b"], ["a"], name="n1"),
+                helper.make_node("Relu", ["a"], ["b"], name="n2"),
+                helper.make_node("Relu", ["a"], ["y"], name="n3"),
+            ),
+            ["n1"],
+        ),
+        (
+            graph_of(
+                helper.make_node(
+                    "Constant",
+                    [],
+                    ["y"],
+                    name="n1",
+                    value_floats=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]),
+                )
+            ),
+            ["n1", "expected FLOATS as attribute 'value_floats', got TENSOR"],
+        ),
+    ],
+)
 def test_graphs_that_make_no_sense(model, texts, run, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     fails(run("run", "m.onnx", "--trt"), *texts)

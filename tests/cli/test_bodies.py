@@ -72,27 +72,60 @@ def test_all_of_a_body_is_lowered(run, tmp_path, name, precision, fusion):
 
 
 def clamped_in_bodies():
-    """A mask and the upper bound of a Clip that a layer and a branch of an If read, and a mask that only the other branch reads."""
-    then = helper.make_graph([helper.make_node("Add", ["t", "mask"], ["s"], name="then/add"),
-                              helper.make_node("Clip", ["s", "", "top"], ["c"], name="then/clip"),
-                              helper.make_node("Softmax", ["c"], ["then_out"], name="then/softmax")], "then", [], [info("then_out", [4, 8])])
-    other = helper.make_graph([helper.make_node("Add", ["t", "inner"], ["else_out"], name="else/add")], "else", [], [info("else_out", [4, 8])])
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Add", ["p", "mask"], ["m"], name="add"),
-             helper.make_node("Clip", ["m", "", "top"], ["t"], name="clip"),
-             helper.make_node("If", ["choice"], ["y"], name="if", then_branch=then, else_branch=other)]
+    """A mask and the bound of a Clip that a layer and a branch of an If read, and a mask that only the other reads."""
+    then = helper.make_graph(
+        [
+            helper.make_node("Add", ["t", "mask"], ["s"], name="then/add"),
+            helper.make_node("Clip", ["s", "", "top"], ["c"], name="then/clip"),
+            helper.make_node("Softmax", ["c"], ["then_out"], name="then/softmax"),
+        ],
+        "then",
+        [],
+        [info("then_out", [4, 8])],
+    )
+    other = helper.make_graph(
+        [helper.make_node("Add", ["t", "inner"], ["else_out"], name="else/add")], "else", [], [info("else_out", [4, 8])]
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Add", ["p", "mask"], ["m"], name="add"),
+        helper.make_node("Clip", ["m", "", "top"], ["t"], name="clip"),
+        helper.make_node("If", ["choice"], ["y"], name="if", then_branch=then, else_branch=other),
+    ]
     mask = np.zeros((1, 8), np.float32)
     mask[:, 4:] = -3.4e38
-    constants = [onnx.numpy_helper.from_array(each, name)
-                 for name, each in (("mask", mask), ("inner", mask / 2), ("top", np.float32(3e38)))]
-    return model(nodes, [info("x", [4, 8]), info("choice", [], onnx.TensorProto.BOOL)], [info("y", [4, 8])], [values("w", 8, 8), *constants])
+    constants = [
+        onnx.numpy_helper.from_array(each, name)
+        for name, each in (("mask", mask), ("inner", mask / 2), ("top", np.float32(3e38)))
+    ]
+    return model(
+        nodes,
+        [info("x", [4, 8]), info("choice", [], onnx.TensorProto.BOOL)],
+        [info("y", [4, 8])],
+        [values("w", 8, 8), *constants],
+    )
 
 
-@pytest.mark.parametrize("words", [[], ["--keep", "then/*"], ["--keep", "add", "clip"], ["--keep", "then/add"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [[], ["--keep", "then/*"], ["--keep", "add", "clip"], ["--keep", "then/add"]], ids=" ".join
+)
 def test_bodies_read_clamped_constants(run, tmp_path, words):
-    """In the file they read them from outside, or as constants of their own in the type of their layer: the same bits either way."""
+    """In the file they read them from outside, or as constants of their own: the same bits either way."""
     source = save(tmp_path, clamped_in_bodies())
     inputs = save_inputs(tmp_path / "in.json", [{"x": np.ones((4, 8), np.float32), "choice": np.array(True)}])
-    outcome = run("convert", source, "--fp16", "-o", "t.onnx", *words, "--load-inputs", inputs, "--clamp-constants", "mask:1", "top:0.5")
+    outcome = run(
+        "convert",
+        source,
+        "--fp16",
+        "-o",
+        "t.onnx",
+        *words,
+        "--load-inputs",
+        inputs,
+        "--clamp-constants",
+        "mask:1",
+        "top:0.5",
+    )
     assert_converted(outcome)
     assert "No sample runs else_branch of 'if': what is written there follows the same rules" in outcome.text, outcome
 
@@ -101,7 +134,10 @@ def test_bodies_read_clamped_constants(run, tmp_path, words):
 def test_constants_of_bodies_are_not_clamped(run, tmp_path, name):
     source = save(tmp_path, clamped_in_bodies())
     outcome = run("convert", source, "--fp16", "-o", "t.onnx", "--clamp-constants", name)
-    said = {"inner": "got one that only the body of an If, Loop or Scan reads", "then/add": "there is no constant 'then/add'"}[name]
+    said = {
+        "inner": "got one that only the body of an If, Loop or Scan reads",
+        "then/add": "there is no constant 'then/add'",
+    }[name]
     assert outcome.code == 1 and "[repair] " in outcome.err and said in outcome.err, outcome
 
 
@@ -210,13 +246,31 @@ def test_int8_is_refused_inside(run, tmp_path):
 
 def test_constants_of_old_bodies_are_inputs_too(run, tmp_path):
     """Up to IR version 3 every initializer is an input of its graph, of a body, too."""
-    inner = helper.make_graph([helper.make_node("Mul", ["h", "own"], ["m"], name="loop/mul"), helper.make_node("Tanh", ["m"], ["next"], name="loop/tanh"),
-                               helper.make_node("Identity", ["going"], ["still"], name="loop/going")], "body",
-                              [info("i", [], onnx.TensorProto.INT64), info("going", [], onnx.TensorProto.BOOL), info("h", [2, 4]), info("own", [4])],
-                              [info("still", [], onnx.TensorProto.BOOL), info("next", [2, 4])], [values("own", 4)])
+    inner = helper.make_graph(
+        [
+            helper.make_node("Mul", ["h", "own"], ["m"], name="loop/mul"),
+            helper.make_node("Tanh", ["m"], ["next"], name="loop/tanh"),
+            helper.make_node("Identity", ["going"], ["still"], name="loop/going"),
+        ],
+        "body",
+        [
+            info("i", [], onnx.TensorProto.INT64),
+            info("going", [], onnx.TensorProto.BOOL),
+            info("h", [2, 4]),
+            info("own", [4]),
+        ],
+        [info("still", [], onnx.TensorProto.BOOL), info("next", [2, 4])],
+        [values("own", 4)],
+    )
     trips = onnx.numpy_helper.from_array(np.int64(3), "trips")
-    old = model([helper.make_node("Loop", ["trips", "", "x"], ["y"], name="loop", body=inner)],
-                [info("x", [2, 4]), info("trips", [], onnx.TensorProto.INT64)], [info("y", [2, 4])], [trips], opset=8, ir_version=3)
+    old = model(
+        [helper.make_node("Loop", ["trips", "", "x"], ["y"], name="loop", body=inner)],
+        [info("x", [2, 4]), info("trips", [], onnx.TensorProto.INT64)],
+        [info("y", [2, 4])],
+        [trips],
+        opset=8,
+        ir_version=3,
+    )
     source = save(tmp_path, old)
     assert run("run", source, "--trt", "--onnxrt").code == 0
     assert_converted(run("convert", source, "--fp16", "-o", "t.onnx"))
@@ -243,11 +297,21 @@ def test_types_of_a_body_are_its_own(run, tmp_path):
     outer += [helper.make_node("Cast", ["h8"], ["y"], "from_half", to=onnx.TensorProto.FLOAT)]
     body = [helper.make_node("Tanh", ["x" if i == 0 else f"t{i - 1}"], [f"t{i}"], f"inside{i}") for i in range(8)]
     other = [helper.make_node("Sin", ["x"], ["s"], "other")]
-    then_branch = helper.make_graph(body, "then", [], [helper.make_tensor_value_info("t7", onnx.TensorProto.FLOAT, None)])
-    else_branch = helper.make_graph(other, "else", [], [helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, None)])
+    then_branch = helper.make_graph(
+        body, "then", [], [helper.make_tensor_value_info("t7", onnx.TensorProto.FLOAT, None)]
+    )
+    else_branch = helper.make_graph(
+        other, "else", [], [helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, None)]
+    )
     choice = helper.make_node("If", ["c"], ["z"], "if", then_branch=then_branch, else_branch=else_branch)
-    source = save(tmp_path, model([*outer, choice], [info("x", [2, 3]), info("c", [], onnx.TensorProto.BOOL)],
-                                  [info("y", [2, 3]), info("z", [2, 3])]))
+    source = save(
+        tmp_path,
+        model(
+            [*outer, choice],
+            [info("x", [2, 3]), info("c", [], onnx.TensorProto.BOOL)],
+            [info("y", [2, 3]), info("z", [2, 3])],
+        ),
+    )
     outcome = run("convert", source, "--bf16", "-o", "t.onnx")
     assert_converted(outcome)
     types = types_of(tmp_path / "t.onnx")

@@ -322,12 +322,35 @@ def test_a_model_that_is_narrow_already(run, tmp_path):
     assert outcome.code == 1 and "narrow types in the file already; try the float32 model" in outcome.text, outcome
 
 
-@pytest.mark.parametrize("node,element,words,reason", [
-    (helper.make_node("Exp", ["x"], ["y"], name="exp"), FLOAT, ["--keep", "exp"], "; all its float layers are kept"),
-    (helper.make_node("Exp", ["x"], ["y"], name="exp"), TensorProto.DOUBLE, [], ": layer 'exp' (Exp) computes in float64, which stays"),
-    (helper.make_node("Inverse", ["x"], ["y"], name="inv", domain="com.microsoft"), FLOAT, [], ": layer 'inv' (Inverse) has no precision of its own"),
-    (helper.make_node("Transpose", ["x"], ["y"], name="turn"), FLOAT, [], "; no float arithmetic but of constants reaches an output"),
-])
+@pytest.mark.parametrize(
+    "node,element,words,reason",
+    [
+        (
+            helper.make_node("Exp", ["x"], ["y"], name="exp"),
+            FLOAT,
+            ["--keep", "exp"],
+            "; all its float layers are kept",
+        ),
+        (
+            helper.make_node("Exp", ["x"], ["y"], name="exp"),
+            TensorProto.DOUBLE,
+            [],
+            ": layer 'exp' (Exp) computes in float64, which stays",
+        ),
+        (
+            helper.make_node("Inverse", ["x"], ["y"], name="inv", domain="com.microsoft"),
+            FLOAT,
+            [],
+            ": layer 'inv' (Inverse) has no precision of its own",
+        ),
+        (
+            helper.make_node("Transpose", ["x"], ["y"], name="turn"),
+            FLOAT,
+            [],
+            "; no float arithmetic but of constants reaches an output",
+        ),
+    ],
+)
 def test_says_why_nothing_is_lowered(run, tmp_path, node, element, words, reason):
     made = model([node], [info("x", [2, 2], element)], [info("y", [2, 2], element)])
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
@@ -337,7 +360,9 @@ def test_says_why_nothing_is_lowered(run, tmp_path, node, element, words, reason
 
 
 def test_an_output_that_is_listed_twice(run, tmp_path):
-    twice = model([helper.make_node("Exp", ["x"], ["y"], name="exp")], [info("x", [2, 2])], [info("y", [2, 2]), info("y", [2, 2])])
+    twice = model(
+        [helper.make_node("Exp", ["x"], ["y"], name="exp")], [info("x", [2, 2])], [info("y", [2, 2]), info("y", [2, 2])]
+    )
     save(tmp_path, twice)
     outcome = run("run", "m.onnx", "--trt", "--onnxrt")
     assert outcome.code == 0 and "output 'y' is listed twice, and handed out once" in outcome.text, outcome

@@ -81,8 +81,11 @@ def test_functions_that_are_written_for_float_stay(run, tmp_path):
     )
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
     assert_converted(outcome)
-    assert ("ONNX defines MeanVarianceNormalization at opset 13 by a function with constants in float32, which onnx.checker refuses "
-            "for float16: mvn") in outcome.text, outcome
+    assert (
+        "ONNX defines MeanVarianceNormalization at opset 13 by a function with constants in float32, which "
+        "onnx.checker refuses "
+        "for float16: mvn"
+    ) in outcome.text, outcome
 
 
 def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path):

@@ -1,4 +1,5 @@
 """Errors of inference and runs say which file they are about: once, in front."""
+
 import onnx
 import pytest
 from onnx import helper
@@ -6,9 +7,13 @@ from onnx import helper
 from hostile_models import floats, ints, model
 from search_support import save_inputs
 
-WRONG_SHAPE = model([helper.make_node("Reshape", ["x", "s"], ["y"], name="bad")], {"x": floats(2, 3)}, {"s": ints(4, 4)})
-OUTSIDE = model([helper.make_node("Gather", ["x", "i"], ["g"], name="bad"), helper.make_node("Exp", ["g"], ["y"])],
-                {"x": floats(2, 3), "i": ints(7)})
+WRONG_SHAPE = model(
+    [helper.make_node("Reshape", ["x", "s"], ["y"], name="bad")], {"x": floats(2, 3)}, {"s": ints(4, 4)}
+)
+OUTSIDE = model(
+    [helper.make_node("Gather", ["x", "i"], ["g"], name="bad"), helper.make_node("Exp", ["g"], ["y"])],
+    {"x": floats(2, 3), "i": ints(7)},
+)
 INFERRED = "[infer] m.onnx: layer 'bad' (Reshape): "
 RUN = "[run] m.onnx: layer 'bad' (Gather): "
 
@@ -20,10 +25,16 @@ def message_of(outcome):
     return message.partition("] ")[2] if message.startswith("[!]") else message
 
 
-@pytest.mark.parametrize("words", [
-    ["run", "m.onnx", "--trt"], ["convert", "m.onnx", "--fp16", "-o", "t.onnx"], ["precision", "search", "m.onnx", "--fp16"],
-    ["convert", "m.onnx", "-o", "e.plan"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "m.onnx", "--trt"],
+        ["convert", "m.onnx", "--fp16", "-o", "t.onnx"],
+        ["precision", "search", "m.onnx", "--fp16"],
+        ["convert", "m.onnx", "-o", "e.plan"],
+    ],
+    ids=" ".join,
+)
 @pytest.mark.parametrize("network, start", [(WRONG_SHAPE, INFERRED), (OUTSIDE, RUN)], ids=["infer", "run"])
 def test_of_models(network, start, words, run, tmp_path):
     if start == RUN and "e.plan" in words:

@@ -1,4 +1,5 @@
 """`precision search --golden` with results that are not all of the model's."""
+
 import numpy as np
 import onnx
 from onnx import helper
@@ -10,11 +11,23 @@ from test_strategies import results_file
 
 def test_golden_results_without_an_output(run, tmp_path):
     """One message, which names the file; a threshold by name judges the others alone."""
-    nodes = [helper.make_node("Mul", ["x", "x"], ["y"], name="Mul"), helper.make_node("Tanh", ["y"], ["z"], name="Tanh")]
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["y"], name="Mul"),
+        helper.make_node("Tanh", ["y"], ["z"], name="Tanh"),
+    ]
     onnx.save(model(nodes, {"x": floats(4)}, outputs=("y", "z")), tmp_path / "two.onnx")
     data = [{"x": np.full(4, i / 8, np.float32)} for i in range(4)]
     results_file(tmp_path / "golden.json", [{"y": each["x"] ** 2} for each in data])
-    words = ["precision", "search", "two.onnx", "--fp16", "--load-inputs", save_inputs(tmp_path / "in.json", data), "--golden", "golden.json"]
+    words = [
+        "precision",
+        "search",
+        "two.onnx",
+        "--fp16",
+        "--load-inputs",
+        save_inputs(tmp_path / "in.json", data),
+        "--golden",
+        "golden.json",
+    ]
     outcome = run(*words)
     said = "[golden] 'golden.json': expected all outputs of the network that are judged, got ['y'] without ['z']"
     assert outcome.code == 1 and said in outcome.err and "not judged" not in outcome.text, outcome

@@ -1,5 +1,7 @@
-"""Constants that are no numbers wherever a repair, --clamp-constants or int8 looks at them, and ranks that come at run time: run, or
+"""Constants that are no numbers wherever a repair, --clamp-constants or int8 looks at them, and ranks that come
+at run time: run, or
 refused by name, and never a crash."""
+
 import onnx
 import pytest
 from onnx import helper
@@ -14,7 +16,9 @@ def sound(outcome):
     """It ends with a status that says how, and what went wrong is one message."""
     assert outcome.code in (0, 1, 4), outcome
     assert not any(text in outcome.text for text in DEFECTS), outcome
-    assert outcome.err.count("[!]") <= 1 and (outcome.code == 0 or outcome.err or "[E]" in outcome.text or "verdict" in outcome.text), outcome
+    assert outcome.err.count("[!]") <= 1 and (
+        outcome.code == 0 or outcome.err or "[E]" in outcome.text or "verdict" in outcome.text
+    ), outcome
     return outcome
 
 
@@ -26,7 +30,9 @@ def test_in_every_place(place, value, run, tmp_path):
     names = [each.name for each in network.graph.initializer]
     assert sound(run("run", "m.onnx", "--trt", "--fp16", "--assume-lowest")).code == 0
     sound(run("precision", "search", "m.onnx", "--fp16", "--no-journal", "--save-answer", "a.json"))
-    clamped = sound(run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--no-python-checks", "--clamp-constants", *names))
+    clamped = sound(
+        run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--no-python-checks", "--clamp-constants", *names)
+    )
     assert (tmp_path / "t.onnx").exists() and "equal in every bit" in clamped.text, clamped
     sound(run("convert", "m.onnx", "--repair-only", "-o", "r.onnx", "--no-python-checks"))
     if place == "batch_scale" and value != "nan":
@@ -35,8 +41,10 @@ def test_in_every_place(place, value, run, tmp_path):
 
 
 TAILS = {
-    "softmax": ("Softmax", [], {}), "transpose": ("Transpose", [], {}), "product": ("MatMul", ["w"], {}), "mean": ("ReduceMean", [], {"keepdims": 0}),
-    "sum": ("Add", ["v"], {}), "rows": ("LayerNormalization", ["v"], {}), "flat": ("Flatten", [], {}), "squeezed": ("Squeeze", [], {}),
+    "softmax": ("Softmax", [], {}), "transpose": ("Transpose", [], {}), "product": ("MatMul", ["w"], {}),
+    "mean": ("ReduceMean", [], {"keepdims": 0}),
+    "sum": ("Add", ["v"], {}), "rows": ("LayerNormalization", ["v"], {}), "flat": ("Flatten", [], {}),
+    "squeezed": ("Squeeze", [], {}),
 }  # fmt: skip
 
 
@@ -46,12 +54,17 @@ def test_ranks_that_come_at_run_time(tail, shape, run, tmp_path):
     """The shape of a Reshape is an input of any length."""
     op, more, attributes = TAILS[tail]
     feed = {"x": floats(2, 3, 4), "s": ints(*shape)}
-    nodes = [helper.make_node("Reshape", ["x", "s"], ["r"], name="reshape"), helper.make_node(op, ["r", *more], ["t"], name="tail", **attributes),
-             helper.make_node("Mul", ["t", "two"], ["y"], name="last")]
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["r"], name="reshape"),
+        helper.make_node(op, ["r", *more], ["t"], name="tail", **attributes),
+        helper.make_node("Mul", ["t", "two"], ["y"], name="last"),
+    ]
     network = model(nodes, feed, {"w": floats(4, 4), "v": floats(4), "two": floats(value=2)}, opset=19)
     network.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "rank"
     onnx.save(network, tmp_path / "m.onnx")
     load = ["--load-inputs", save_inputs(tmp_path / "in.json", [feed] * 2)]
-    assert sound(run("run", "m.onnx", "--trt", "--fp16", "--assume-lowest", "--onnxrt", "--rtol", "0.01", *load)).code == 0
+    assert (
+        sound(run("run", "m.onnx", "--trt", "--fp16", "--assume-lowest", "--onnxrt", "--rtol", "0.01", *load)).code == 0
+    )
     sound(run("precision", "search", "m.onnx", "--fp16", "--no-journal", "--save-answer", "a.json", *load))
     assert sound(run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--no-python-checks", *load)).code == 0

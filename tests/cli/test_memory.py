@@ -101,15 +101,30 @@ def test_a_memory_limit_changes_memory_and_no_bit(binary, make, folder):
 
 @pytest.fixture(scope="session")
 def answer(binary, make, folder):
-    words = ["precision", "search", make(LARGE)[0], "--fp16", "--metric", "rel-l2", "--threshold", "1", "--objective", "smallest"]
+    words = [
+        "precision",
+        "search",
+        make(LARGE)[0],
+        "--fp16",
+        "--metric",
+        "rel-l2",
+        "--threshold",
+        "1",
+        "--objective",
+        "smallest",
+    ]
     peak(binary, [*words, "--save-answer", "limits.answer.json"], folder)
     return "limits.answer.json"
 
 
-@pytest.mark.parametrize("tool, words", [
-    ("convert", ["--fp16", "--no-python-checks", "-o"]), ("convert", ["--int8", "--no-python-checks", "-o"]),
-    ("verify", ["--answer", "limits.answer.json", "--save-json"]),
-])
+@pytest.mark.parametrize(
+    "tool, words",
+    [
+        ("convert", ["--fp16", "--no-python-checks", "-o"]),
+        ("convert", ["--int8", "--no-python-checks", "-o"]),
+        ("verify", ["--answer", "limits.answer.json", "--save-json"]),
+    ],
+)
 def test_other_tools_hold_a_limit_or_say_why_not(binary, make, folder, answer, tool, words):
     path, size = make(LARGE)
     used, made = {}, {}

@@ -204,8 +204,10 @@ def test_what_cannot_be_judged(run, model, answer, tmp_path):
 
 def test_networks_of_scripts(run, model, answer, tmp_path):
     """The same network, from a script: the same verdict. Of engines nothing can be said."""
-    (tmp_path / "net.py").write_text("from polygraphy.backend.trt import NetworkFromOnnxPath\n\nprint('printed')\n\n"
-                                     f"def load_network():\n    return NetworkFromOnnxPath({str(model)!r})()\n")
+    (tmp_path / "net.py").write_text(
+        "from polygraphy.backend.trt import NetworkFromOnnxPath\n\nprint('printed')\n\n"
+        f"def load_network():\n    return NetworkFromOnnxPath({str(model)!r})()\n"
+    )
     data = ("--load-inputs", "in.json")
     assert run("precision", "search", "net.py", *data, *SEARCH, "--save-answer", "script.json").code == 0
     verdicts = []

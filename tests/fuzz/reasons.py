@@ -10,7 +10,9 @@ import onnx
 NEWEST = 25  #: What TensorRT and ONNX Runtime read.
 
 _LACKS = re.compile(r"ONNX has no (\w+) (\w+) at opset (\d+)")
-_IN_FLOAT = re.compile(r"ONNX defines (\w+) at opset (\d+) by a function with constants in float32, which onnx.checker refuses for (\w+)")
+_IN_FLOAT = re.compile(
+    r"ONNX defines (\w+) at opset (\d+) by a function with constants in float32, which onnx.checker refuses for (\w+)"
+)
 _OPSET_LACKS = re.compile(r"opset (\d+) has no (\w+)")
 #: Said of int8, of the model's own types, and of what no schema knows.
 _OTHERS = (
@@ -41,7 +43,9 @@ def body_refuses(op: str, opset: int, kind: str) -> bool:
     values = [onnx.helper.make_tensor_value_info(name, element, [2, 3, 4, 4]) for name in [*names, "result"]]
     graph = onnx.helper.make_graph([node], "one", values[:-1], values[-1:])
     try:
-        onnx.checker.check_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)]), full_check=True)
+        onnx.checker.check_model(
+            onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)]), full_check=True
+        )
     except Exception:  # noqa: BLE001 - its errors have no common base
         return True
     return False
@@ -62,7 +66,11 @@ def false_reason(op: str, domain: str, reason: str, blocked: bool) -> Optional[s
     found = _IN_FLOAT.search(reason)
     if found:
         refused = found[1] == op and body_refuses(op, int(found[2]), found[3])
-        return None if refused else f"onnx.checker takes {found[3]} {op} at opset {found[2]}, or its schema has no such type"
+        return (
+            None
+            if refused
+            else f"onnx.checker takes {found[3]} {op} at opset {found[2]}, or its schema has no such type"
+        )
     found = _OPSET_LACKS.search(reason)
     if found:
         opset, kind = int(found[1]), found[2]

@@ -244,7 +244,7 @@ class _Run:
             offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
             y = function(x.v)
             own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))
-            # Where shapes are known only as it runs (behind an If, say), differences from the mean are scaled in float32.
+            # Where shapes are known only as it runs (behind an If, say), differences from the mean are scaled.
             mean = np.abs(constants[2]).reshape(channels)
             differences = 4 * EPSILON * (np.abs(x.v) + mean) * np.abs(scale)
             own = np.maximum(own, differences + EPSILON * (np.abs(constants[1]).reshape(channels) + np.abs(y)))

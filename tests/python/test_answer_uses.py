@@ -188,7 +188,9 @@ def test_memory_limits_hold_or_are_warned_of(folder, samples, answer, caplog):
         scales = ulpscope.calibrate("m.onnx", samples, progress=False, memory_limit=limit)
         made[limit] = (typed.SerializeToString(), check, dict(scales))
         said = [text for text in caplog.messages if text.startswith("[memory] memory_limit=1000 ")]
-        assert len(said) == len([text for text in caplog.messages if "[memory]" in text]) == (6 if limit else 0), caplog.messages
+        assert len(said) == len([text for text in caplog.messages if "[memory]" in text]) == (6 if limit else 0), (
+            caplog.messages
+        )
     assert made[0] == made[1000]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -15,8 +14,13 @@ def model(op: str, second: np.ndarray, given: bool) -> bytes:
     infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
     if given:
         infos.append(helper.make_tensor_value_info("i", TensorProto.INT64, second.shape))
-    graph = helper.make_graph([helper.make_node(op, ["x", "i"], ["y"], name="bad")], "bad", infos,
-                              [helper.make_empty_tensor_value_info("y")], [] if given else [numpy_helper.from_array(second, "i")])
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "i"], ["y"], name="bad")],
+        "bad",
+        infos,
+        [helper.make_empty_tensor_value_info("y")],
+        [] if given else [numpy_helper.from_array(second, "i")],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
 
 
@@ -41,7 +45,8 @@ GOOD = {"x": np.ones((2, 3), np.float32), "i": np.array([7])}
 
 
 @pytest.mark.parametrize(("feed", "said"), [
-    (GOOD, "layer 'bad' (Gather): "), ({**GOOD, "x": np.ones((2, 2), np.float32)}, "input 'x': expected the shape (2, 3), got (2, 2)"),
+    (GOOD, "layer 'bad' (Gather): "), ({**GOOD, "x": np.ones((2, 2), np.float32)},
+                                           "input 'x': expected the shape (2, 3), got (2, 2)"),
     ({**GOOD, "x": "x"}, "input 'x': expected an array"), ({"x": GOOD["x"]}, "inputs: expected 'x', 'i', got 'x'"),
 ])  # fmt: skip
 def test_of_runs(tmp_path, feed, said):
@@ -53,6 +58,12 @@ def test_of_runs(tmp_path, feed, said):
 def test_of_inference(tmp_path):
     data = [{"x": GOOD["x"]}]
     for source, file in sources(model("Reshape", np.array([4, 4]), given=False), tmp_path):
-        for call in (lambda: ulpscope.Engine(source), lambda: ulpscope.convert(source, data=data), lambda: ulpscope.search(source, data)):
+        for call in (
+            lambda: ulpscope.Engine(source),
+            lambda: ulpscope.convert(source, data=data),
+            lambda: ulpscope.search(source, data),
+        ):
             message = message_of(call)
-            assert message.startswith(f"[infer] {file}layer 'bad' (Reshape): ") and message.count("m.onnx") == bool(file), message
+            assert message.startswith(f"[infer] {file}layer 'bad' (Reshape): ") and message.count("m.onnx") == bool(
+                file
+            ), message

@@ -15,7 +15,8 @@ from ulpscope.keywords import KEYWORDS, PROGRAMS, VALUES, in_python
 
 #: Of words for commands, of compilers, and of comparisons, which no function makes.
 ELSEWHERE = {
-    "--assume-lowest", "--check-average", "--compare-func-script", "--fmad", "--gpu-architecture", "--log-level", "--no-shape-check", "--postprocess",
+    "--assume-lowest", "--check-average", "--compare-func-script", "--fmad", "--gpu-architecture", "--log-level",
+    "--no-shape-check", "--postprocess",
     "--repairs", "--shims", "--std", "--trial", "--trt", "--trt-network-postprocess-script", "--upgrade",
 }  # fmt: skip
 

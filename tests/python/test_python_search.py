@@ -438,7 +438,11 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),
         ({"precisions": "fp17"}, CODE.INVALID_ARGUMENT, "fp17"),
         ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
-        ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, tf32, fp16 and bf16, got none"),
+        (
+            {"fallback": []},
+            CODE.INVALID_ARGUMENT,
+            "fallback: expected one or more of fp32, tf32, fp16 and bf16, got none",
+        ),
         ({"fallback": "int8"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of .* got int8"),
         ({"golden": []}, CODE.INVALID_ARGUMENT, r"\[golden\] expected at least one sample, got none"),
         ({"hold_out": []}, CODE.INVALID_ARGUMENT, r"\[hold_out\] expected at least one sample, got none"),

@@ -149,7 +149,10 @@ def pretend_wheel(program: pathlib.Path, place: pathlib.Path) -> None:
     files = {f"ulpscope/{path.relative_to(package)}": path.read_bytes() for path in paths if path.parent.name != "__pycache__"}
     files |= {
         "ulpscope/bin/ulpscope": program.read_bytes(),
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: ulpscope\nVersion: {VERSION}\nProvides-Extra: onnx\nProvides-Extra: scripts\n".encode(),
+        f"{info}/METADATA": (
+            f"Metadata-Version: 2.1\nName: ulpscope\nVersion: {VERSION}\nProvides-Extra: onnx\n"
+            "Provides-Extra: scripts\n"
+        ).encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": b"[console_scripts]\nulpscope = ulpscope.__main__:main\n",
     }

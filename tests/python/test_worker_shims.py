@@ -102,8 +102,10 @@ def test_config_flags_and_profiles():
         config, network = builder.create_builder_config(), builder.create_network()
         network.add_input("x", trt.float32, (-1,))
         assert config.get_flag(trt.BuilderFlag.TF32) and config.flags == 1 << int(trt.BuilderFlag.TF32)
-        config = CreateConfig(fp16=True, precision_constraints="prefer", profiles=[Profile().add("x", (1,), (2,), (3,))])(builder, network)
-        assert not config.get_flag(trt.BuilderFlag.TF32) and config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+        config = CreateConfig(fp16=True, precision_constraints="prefer",
+                              profiles=[Profile().add("x", (1,), (2,), (3,))])(builder, network)
+        assert not config.get_flag(trt.BuilderFlag.TF32)
+        assert config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
         assert config.num_optimization_profiles == 1
         config.max_workspace_size = 1 << 20
         assert config.get_memory_pool_limit(trt.MemoryPoolType.WORKSPACE) == 1 << 20
@@ -127,17 +129,21 @@ CONFIGS = [
     ("dict(builder_optimization_level=5)", {"builder_optimization_level": "5"}),
     ("dict(max_aux_streams=2)", {"max_aux_streams": "2"}),
     ("dict(use_dla=True, allow_gpu_fallback=True)",
-     {"default_device_type": "DeviceType.DLA", "DLA_core": "0", "flags": ["GPU_FALLBACK", "PREFER_PRECISION_CONSTRAINTS"]}),
-    ("dict(memory_pool_limits={trt.MemoryPoolType.WORKSPACE: 39, trt.MemoryPoolType.DLA_LOCAL_DRAM: 20})", {"pools": [39, 0, 20, 0, 0, 0]}),
+     {"default_device_type": "DeviceType.DLA", "DLA_core": "0",
+      "flags": ["GPU_FALLBACK", "PREFER_PRECISION_CONSTRAINTS"]}),
+    ("dict(memory_pool_limits={trt.MemoryPoolType.WORKSPACE: 39, trt.MemoryPoolType.DLA_LOCAL_DRAM: 20})",
+     {"pools": [39, 0, 20, 0, 0, 0]}),
     ("dict(preview_features=[trt.PreviewFeature.PROFILE_SHARING_0806])", {"features": ["PROFILE_SHARING_0806"]}),
     ("dict(quantization_flags=[trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION])", {"quantization_flags": "1"}),
     ("dict(fp16=True, int8=True, tf32=False, bf16=True, fp8=True)", {"flags": ["BF16", "FP16", "FP8", "INT8"]}),
     ("dict(precision_constraints='obey')", {"flags": ["OBEY_PRECISION_CONSTRAINTS"]}),
     ("dict(precision_constraints='prefer', tf32=True)", {"flags": ["PREFER_PRECISION_CONSTRAINTS", "TF32"]}),
-    ("dict(refittable=True, sparse_weights=True, direct_io=True, restricted=True, version_compatible=True, exclude_lean_runtime=True)",
+    ("dict(refittable=True, sparse_weights=True, direct_io=True, restricted=True, "
+     "version_compatible=True, exclude_lean_runtime=True)",
      {"flags": ["DIRECT_IO", "EXCLUDE_LEAN_RUNTIME", "REFIT", "SAFETY_SCOPE", "SPARSE_WEIGHTS", "VERSION_COMPATIBLE"]}),
     ("dict(profiles=[])", {"profiles": 0}),
-    ("dict(profiles=[Profile().add('x', (1, 2), (2, 2), (4, 2)), Profile()], fp16=True)", {"profiles": 2, "flags": ["FP16"]}),
+    ("dict(profiles=[Profile().add('x', (1, 2), (2, 2), (4, 2)), Profile()], fp16=True)",
+     {"profiles": 2, "flags": ["FP16"]}),
 ]  # fmt: skip
 
 
@@ -151,7 +157,8 @@ def test_configurations_are_what_polygraphy_makes_of_them():
 
         def kept(case):
             with CreateConfig(**case)(builder, network) as config:
-                names = ("profiling_verbosity", "engine_capability", "hardware_compatibility_level", "builder_optimization_level",
+                names = ("profiling_verbosity", "engine_capability", "hardware_compatibility_level",
+                         "builder_optimization_level",
                          "max_aux_streams", "default_device_type", "DLA_core", "quantization_flags")
                 return {{**{{name: str(getattr(config, name)) for name in names}},
                         "sources": config.get_tactic_sources(), "profiles": config.num_optimization_profiles,
@@ -175,7 +182,8 @@ def test_polygraphys_loaders_edit_our_networks():
     run("""
         import tensorrt as trt
         from polygraphy import constants
-        from polygraphy.backend.trt import (CreateNetwork, ModifyNetworkOutputs, PostprocessNetwork, SetLayerPrecisions, SetTensorDatatypes,
+        from polygraphy.backend.trt import (CreateNetwork, ModifyNetworkOutputs, PostprocessNetwork, SetLayerPrecisions,
+                                             SetTensorDatatypes,
                                             engine_from_network)
         def named(layer, name, output):
             layer.name, layer.get_output(0).name = name, output
@@ -191,9 +199,11 @@ def test_polygraphys_loaders_edit_our_networks():
         assert [layer.precision_is_set for layer in network] == [False, True] and network[1].precision == trt.float16
         SetTensorDatatypes(made, {"x": trt.float16})()
         assert x.dtype == trt.float16
-        for wanted, excluded, expected in (["y"], None, ["y"]), (constants.MARK_ALL, None, ["y", "z"]), (constants.MARK_ALL, ["y"], ["z"]):
+        for wanted, excluded, expected in (["y"], None, ["y"]), (constants.MARK_ALL, None, ["y", "z"]), (
+                constants.MARK_ALL, ["y"], ["z"]):
             assert ModifyNetworkOutputs(made, wanted, excluded)() == made and outputs() == expected
-        assert PostprocessNetwork(made, lambda network: setattr(network[0], "name", "renamed"))()[1][0].name == "renamed"
+        renamed = PostprocessNetwork(made, lambda network: setattr(network[0], "name", "renamed"))()
+        assert renamed[1][0].name == "renamed"
         try:
             engine_from_network(made)
         except RuntimeError as error:

@@ -67,7 +67,8 @@ def expand_trials(trials: Iterable[Json], names: Sequence[str]) -> List[Json]:
         share, time_us, seconds = trial["cost"]
         result.append(
             {
-                "kind": trial["kind"], "raised": RaisedLayers(table, keys, marks), "passed": float(used) <= float(state["margin"]), **state,
+                "kind": trial["kind"], "raised": RaisedLayers(table, keys, marks),
+                "passed": float(used) <= float(state["margin"]), **state,
                 "samples_passed": trial.get("samples_passed", -1), "sample_used": trial.get("sample_used", []), "error": error,
                 "cost_share": share, "time_us": time_us, "seconds": seconds,
             }

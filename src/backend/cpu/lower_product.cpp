@@ -65,7 +65,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (!spec_.is_constant(b.tensor)) {
     inputs.push_back(kernel.elements ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
-    if (kernel.elements) results.scaling.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
+    if (kernel.elements)
+      results.scaling.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   } else if (kernel.elements) {
     const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
     const auto weights = constants_.integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
@@ -201,8 +202,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
       spec.post_ops.push_back({PostOp::Kind::kHardSwish});
     } else {
       const Load* load = addend(epilogue, *next, results.done);
-      if (load == nullptr || load->per_channel || load->operand.is_encoded() || spec_.is_constant(load->operand.tensor) ||
-          shape(load->operand.tensor) != epilogue.domain)
+      if (load == nullptr || load->per_channel || load->operand.is_encoded() ||
+          spec_.is_constant(load->operand.tensor) || shape(load->operand.tensor) != epilogue.domain)
         break;
       spec.post_ops.push_back({PostOp::Kind::kAddTensor});
       addends.push_back(&load->operand);

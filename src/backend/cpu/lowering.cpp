@@ -183,9 +183,9 @@ int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm f
   const ValueLocation from = location(id);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
   const bool bytes = form == IntegerForm::kBytes;
-  const DataType type = !bytes                             ? DataType::kFloat32
+  const DataType type = !bytes                               ? DataType::kFloat32
                         : operand.quantization().is_unsigned ? DataType::kUInt8
-                                                           : DataType::kInt8;
+                                                             : DataType::kInt8;
   const int slot = new_slot(type, spec_.shape(id));
   int source = from.slot;
   if (layout != from.layout) {

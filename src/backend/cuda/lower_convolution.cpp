@@ -195,9 +195,9 @@ ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vec
                        .pads_begin = g.pads_begin,
                        .pads_end = g.pads_end,
                        .groups = g.groups};
-  spec.operands = !kernel.elements                              ? type_of(kernel.operands[0].rounding)
+  spec.operands = !kernel.elements                                ? type_of(kernel.operands[0].rounding)
                   : kernel.operands[0].quantization().is_unsigned ? DataType::kUInt8
-                                                                : DataType::kInt8;
+                                                                  : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
   spread.assign(input.size() - 2, 1);
   if (transposed) {
@@ -327,8 +327,8 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
       step.steps.push_back({});
     } else {
       const Load* load = addend(epilogue, *next, done);
-      if (load == nullptr || load->per_channel || load->operand.is_encoded() || spec_.is_constant(load->operand.tensor) ||
-          shape(load->operand.tensor) != epilogue.domain)
+      if (load == nullptr || load->per_channel || load->operand.is_encoded() ||
+          spec_.is_constant(load->operand.tensor) || shape(load->operand.tensor) != epilogue.domain)
         break;
       const View view = read_as(load->operand, device_view(load->operand).type, channels_last_strides(epilogue.domain));
       if (!is_exact(view.type, load->operand.rounding)) break;

@@ -410,7 +410,9 @@ void Lowering::lower_host_product(const ProductKernel& kernel) {
   Layer l = layer(kernel.layer);
   std::vector<int> inputs;
   for (const Operand& operand : kernel.operands)
-    inputs.push_back(operand.tensor == kNone ? -1 : operand.is_encoded() ? host_integers(operand) : host_value(operand));
+    inputs.push_back(operand.tensor == kNone ? -1
+                     : operand.is_encoded()  ? host_integers(operand)
+                                             : host_value(operand));
   if (kernel.normalization != kNone) {
     const Rounding rounding = kernel.operands[1].rounding;
     std::string key;

@@ -116,7 +116,11 @@ def _data(answers: Sequence[Json], precisions: List[Json], trial_command: str, t
 
 
 def page(
-    answers: Sequence[Json], precisions: List[Json], commands: List[Tuple[str, str]], trial_command: str, typed: Optional[Json]
+    answers: Sequence[Json],
+    precisions: List[Json],
+    commands: List[Tuple[str, str]],
+    trial_command: str,
+    typed: Optional[Json],
 ) -> str:
     """The whole document."""
     answer = answers[0]["answer"]
@@ -141,7 +145,8 @@ def page(
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta name="generator" content="{e(answer["program"])}">\n'
         f"<title>{e(title)}: precision report</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f'{_data(answers, precisions, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n{script}}})();\n</script>\n</body>\n</html>\n'
+        f'{_data(answers, precisions, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n'
+        f"{script}}})();\n</script>\n</body>\n</html>\n"
     )
 
 
