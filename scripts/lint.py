@@ -6,7 +6,7 @@
 BASE is a commit: the default is where this branch left origin's main, or, where there is no such branch, the last
 commit but one. Everything since then counts, committed or not. ruff looks at changed files; ruff format and
 clang-format at changed lines, since older files have forms of their own; clang-tidy (.clang-tidy) at the changed
-sources that the build FOLDER (default: build/release) has compiled. Prints what is wrong, with the line; exits 1 if
+lines of sources that the build FOLDER (default: build/release) has compiled. Prints what is wrong, with the line; exits 1 if
 anything is.
 """
 
@@ -141,12 +141,24 @@ def commands_of(build: pathlib.Path) -> dict[str, dict[str, str]]:
     return result
 
 
-def _tidy(files: list[str], build: pathlib.Path) -> list[str]:
+def _told(output: str, files: dict[str, Ranges]) -> list[str]:
+    """What clang-tidy says of changed lines, and every error: older lines are as they are."""
+    result = []
+    for line in output.splitlines():
+        if found := re.match(r"(.+?):(\d+):\d+: (warning|error): ", line):
+            path = pathlib.Path(found[1])
+            lines = files.get(str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else "", [])
+            if found[3] == "error" or touches(lines, int(found[2]), int(found[2])):
+                result.append(line)
+    return result
+
+
+def _tidy(files: dict[str, Ranges], build: pathlib.Path) -> list[str]:
     if not (build / "compile_commands.json").exists():
         print(f"[lint] no compile_commands.json in {build}: clang-tidy was left out")
         return []
     known = commands_of(build)
-    chosen = [path for path in files if path in known and path.startswith(("src/", "cli/"))]
+    chosen = [path for path in files if path in known and path.startswith(("src/", "cli/")) and path.endswith(".cpp")]
     if len(chosen) > TIDIED:
         print(f"[lint] clang-tidy looks at {TIDIED} of {len(chosen)} changed sources")
     found = []
@@ -154,7 +166,7 @@ def _tidy(files: list[str], build: pathlib.Path) -> list[str]:
         (pathlib.Path(folder) / "compile_commands.json").write_text(json.dumps([known[path] for path in chosen]))
         for path in chosen[:TIDIED]:
             done = _run(TOOLS / "clang-tidy", "--quiet", "-p", folder, path)
-            found += [line for line in done.stdout.splitlines() if re.search(r": (warning|error): ", line)]
+            found += _told(done.stdout, files)
     return found
 
 
@@ -186,7 +198,7 @@ def main() -> int:
     found += _check_format(cpp, format_cpp, options.fix)
     if python:
         found += _run(TOOLS / "ruff", "check", "--quiet", "--output-format", "concise", *python).stdout.splitlines()
-    found += _tidy([path for path in cpp if path.endswith(".cpp")], options.build)
+    found += _tidy(cpp, options.build)
     print(*found, sep="\n", end="\n" if found else "")
     if options.junit:
         options.junit.write_text(_report(found))

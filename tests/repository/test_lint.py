@@ -41,6 +41,21 @@ def test_long_lines_are_found_where_they_can_be_broken() -> None:
     assert lint.too_long(f"see http://{long}\n{'x' * 130}\n{long[:120]}", [range(1, 9)]) == []
 
 
+def test_clang_tidy_is_heard_on_changed_lines_and_on_errors() -> None:
+    output = "\n".join(
+        f"{path}:{line}:5: {kind}: text [check]"
+        for path, line, kind in [
+            (lint.ROOT / "src/a.cpp", 3, "warning"),
+            (lint.ROOT / "src/a.cpp", 4, "warning"),
+            (lint.ROOT / "src/a.cpp", 4, "note"),
+            ("/usr/include/b.h", 3, "warning"),
+            (lint.ROOT / "src/c.h", 9, "error"),
+        ]
+    )
+    told = lint._told(output, {"src/a.cpp": [range(3, 4)]})
+    assert [line.removeprefix(str(lint.ROOT)).split(": ")[0] for line in told] == ["/src/a.cpp:3:5", "/src/c.h:9:5"]
+
+
 @pytest.fixture
 def repository(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """Two commits, and a file that is in neither."""

@@ -343,8 +343,8 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
 }
 
 /// The whole of it as one generated kernel.
-bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step,
-                                    Results results) {
+bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, const ConvolveStep& step,
+                                    const Results& results) {
   spec.steps.clear();
   spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
   const ProgramKernel& epilogue = kernel.epilogue;

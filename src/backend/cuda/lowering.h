@@ -289,7 +289,8 @@ class Lowering {
   };
   ConvolutionFold fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolveStep& step,
                                    const Tensor& bias, const std::string& bias_key);
-  bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step, Results results);
+  bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, const ConvolveStep& step,
+                            const Results& results);
 
   // lower_transposed.cpp
   /// Transposed convolutions whose windows lie side by side, as a product of matrices.
