@@ -6,8 +6,8 @@
 BASE is a commit: the default is where this branch left origin's main, or, where there is no such branch, the last
 commit but one. Everything since then counts, committed or not. ruff looks at changed files; ruff format and
 clang-format at changed lines, since older files have forms of their own; clang-tidy (.clang-tidy) at the changed
-lines of sources that the build FOLDER (default: build/release) has compiled. Prints what is wrong, with the line; exits 1 if
-anything is.
+lines of sources that the build FOLDER (default: build/release) has compiled. Prints what is wrong, with the line; exits
+1 if anything is.
 """
 
 from __future__ import annotations

@@ -66,7 +66,15 @@ class ProgramMaker {
     return *(std::begin(list) + pick(static_cast<int>(std::size(list))));
   }
   Register last() const { return static_cast<Register>(spec_.program.values.size()) - 1; }
-  void add(Register, bool along_row) { along_row_.push_back(along_row); }
+  void add(Register r, bool along_row) {
+    along_row_.push_back(along_row);
+    operands_.push_back(r);
+  }
+  /// What `limit` is about to bound: an output can be made of it, another instruction reads the bounded register.
+  void add_unlimited(Register r, bool along_row) {
+    add(r, along_row);
+    if (style_ == Style::kIntegers || style_ == Style::kSmooth) operands_.pop_back();
+  }
 
   void make_domain() {
     static constexpr std::int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32, 33, 56, 64, 96, 128, 197};
@@ -156,7 +164,7 @@ class ProgramMaker {
   }
 
   void step() {
-    const Register a = pick(last() + 1);
+    const Register a = any(operands_);
     if (spec_.row_dims > 0 && chance(35)) return reduce(a);
     const bool unary = chance(45);
     I instruction = I::kCopy;
@@ -171,26 +179,27 @@ class ProgramMaker {
     else
       instruction = unary ? any(kIntegerUnary) : any(kIntegerBinary);
     const float p = instruction == I::kClip ? -1.5f : style_ == Style::kSmooth ? 1.0f : 2.0f;
-    const Register b = is_binary_instruction(instruction) ? pick(last() + 1) : -1;
+    const Register b = is_binary_instruction(instruction) ? any(operands_) : -1;
     const bool along = along_row_[a] || (b >= 0 && along_row_[b]);
-    add(spec_.program.apply(instruction, a, b, p, 1.0f), along);
+    add_unlimited(spec_.program.apply(instruction, a, b, p, 1.0f), along);
     limit(along);
   }
 
   void reduce(Register a) {
     const I instruction = style_ == Style::kBits ? (chance(50) ? I::kReduceMax : I::kReduceMin) : any(kRows);
-    add(spec_.program.apply(instruction, a), false);
+    add_unlimited(spec_.program.apply(instruction, a), false);
     if (style_ == Style::kBits) {  // The sign of a zero depends on the order.
       add(spec_.program.constant(0.0f), false);
       add(spec_.program.apply(I::kAdd, last() - 1, last()), false);
     } else if (style_ == Style::kSmooth) {
       if (instruction != I::kReduceMean && instruction != I::kReduceMax && instruction != I::kReduceMin) {
         const Shape row(spec_.domain.end() - spec_.row_dims, spec_.domain.end());
-        add(spec_.program.constant(static_cast<float>(num_elements(row))), false);
-        add(spec_.program.apply(I::kDiv, last() - 1, last()), false);
+        add_unlimited(spec_.program.constant(static_cast<float>(num_elements(row))), false);
+        add_unlimited(spec_.program.apply(I::kDiv, last() - 1, last()), false);
       }
+      limit(false);
     } else if (style_ == Style::kIntegers) {
-      if (instruction == I::kReduceMean) add(spec_.program.apply(I::kRound, last()), false);
+      if (instruction == I::kReduceMean) add_unlimited(spec_.program.apply(I::kRound, last()), false);
       limit(false);
     }
   }
@@ -205,6 +214,7 @@ class ProgramMaker {
   Style style_;
   ProgramSpec spec_;
   std::vector<bool> along_row_;
+  std::vector<Register> operands_;  ///< Registers that instructions may read.
   std::vector<std::size_t> order_;
 };
 

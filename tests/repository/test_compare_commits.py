@@ -34,7 +34,7 @@ def product(weights: np.ndarray) -> bytes:
 
 
 def record(folder: pathlib.Path, environment: dict[str, str], weights: np.ndarray) -> dict[str, str]:
-    feeds = [{"x": np.arange(16, dtype=np.float32).reshape(2, 8)}]
+    feeds = [{"x": np.eye(8, dtype=np.float32)[2:4]}]  # Rows of the weights as they are: no sum rounds a bit away.
     network = {"kind": "small", "name": "product", "model": product(weights), "feeds": feeds}
     (folder / "inputs").write_bytes(pickle.dumps([network]))
     command = [sys.executable, str(SCRIPTS / "record_bits.py"), "inputs", "record.json", "--no-searches"]
