@@ -53,6 +53,8 @@ def judge(outcome: Outcome, actual: np.ndarray) -> str | None:
 
 #: Runs that are looked at before anything is said; the deviation that is allowed, as a multiple of theirs.
 _RUNS, _ALLOWED = 24, 1.5
+#: Elements that move at all, below which one more of them is no exception.
+_ENOUGH = 16
 
 
 def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
@@ -60,10 +62,11 @@ def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
     one that a run with as much noise has, too."""
     finite = np.isfinite(outcome.expected) & np.isfinite(got) & np.isfinite(outcome.bound)
     loose = finite & (outcome.bound > 0)
-    if outcome.sample is None or loose.sum() < max(16, 0.25 * got.size):
+    if outcome.sample is None or loose.sum() < max(_ENOUGH, 0.25 * got.size):
         return None
     off = float(np.sqrt(np.sum((got[loose] - outcome.expected[loose]) ** 2)))
     allowed = 1e-7 * float(np.sqrt(np.sum(outcome.expected[loose] ** 2))) + 1e-37
+    most = 0
     for seed in range(_RUNS):
         if off <= allowed:
             return None
@@ -74,7 +77,8 @@ def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
         if run.shape != outcome.expected.shape:
             return None
         moved = run[loose] - outcome.expected[loose]
+        most = max(most, np.count_nonzero(moved))
         allowed = max(allowed, _ALLOWED * float(np.sqrt(np.sum(np.where(np.isfinite(moved), moved, 0.0) ** 2))))
-    if off <= allowed:
+    if off <= allowed or most < _ENOUGH:
         return None
     return f"all {int(loose.sum())} elements together are {off:.3g} off, where {allowed:.3g} is what noise explains"
