@@ -60,7 +60,7 @@ class IntegerCases {
 TEST(CudaLoweringInt8, Products) {
   IntegerCases cases;
   for (const Ints& mkn : {Ints{1, 1, 1}, Ints{5, 33, 17}, Ints{16, 384, 64}, Ints{3, 12, 9}, Ints{3, 9, 12}}) {
-    Net& n = cases.net(fmt::format("MatMul {} with bias", to_string(mkn)));
+    Net& n = cases.net(fmt::format("MatMul {} with bias", ulpscope::to_string(mkn)));
     const auto x = n.input("x", {1, mkn[0], mkn[1]}, -6, 6);
     n.output(n.add("Relu", {n.add("Add", {n.weight({mkn[2]}), n.add("MatMul", {x, n.weight({mkn[1], mkn[2]})})})}));
     cases.check({{"x", 0.04f}}, 1);
@@ -81,7 +81,7 @@ TEST(CudaLoweringInt8, Products) {
   for (const auto& [a, b] :
        {Batches{{2, 2, 7, 32}, {2, 2, 32, 9}}, Batches{{2, 2, 8, 4}, {2, 2, 4, 8}}, Batches{{3, 5, 6}, {6, 7}},
         Batches{{5, 6}, {3, 6, 7}}, Batches{{2, 1, 5, 6}, {3, 6, 4}}, Batches{{8, 1, 1}, {8, 1, 1}}}) {
-    Net& n = cases.net(fmt::format("{} by {}", to_string(a), to_string(b)));
+    Net& n = cases.net(fmt::format("{} by {}", ulpscope::to_string(a), ulpscope::to_string(b)));
     n.output(n.add("Neg", {n.add("MatMul", {n.input("x", a), n.input("z", b)})}));
     cases.check({{"x", 0.017f}, {"z", 0.02f}}, 1);
   }

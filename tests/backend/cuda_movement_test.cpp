@@ -95,7 +95,7 @@ struct Cases {
     ASSERT_EQ(kernels.error(), "");
     for (std::size_t i = 0; i < cases.size(); ++i) {
       cases[i](kernels, i);
-      if (testing::Test::HasFailure())
+      if (::testing::Test::HasFailure())
         FAIL() << names[i] << "\n" << sources[i].source.substr(prelude().size()) << "grid " << sources[i].grid[0];
     }
   }

@@ -16,7 +16,7 @@
 namespace ulpscope {
 namespace {
 
-constexpr DataType kF32 = DataType::kFloat32, kF16 = DataType::kFloat16;
+using enum DataType;
 
 enum class Kind { kCompute, kSelect, kMove };
 
@@ -40,7 +40,7 @@ struct Small {
     for (int source : reads) inputs.push_back(name_of(source));
     bool exact = true;
     if (op == "Clip") {
-      exact = round_value(limit, rounding_of(kF16)) == limit;
+      exact = round_value(limit, rounding_of(kFloat16)) == limit;
       builder.weight("limit" + std::to_string(index), Tensor::of<float>({}, {limit}));
       inputs.push_back("");
       inputs.push_back("limit" + std::to_string(index));
@@ -102,31 +102,32 @@ int fewest_casts(const Small& small, const std::vector<DataType>& assigned) {
   std::vector<char> reads_narrow(count, 1);
   for (std::size_t l = 0; l < count; ++l) {
     for (int source : small.sources[l]) reads_narrow[l] &= is_narrow(source);
-    narrow[l] = small.kinds[l] == Kind::kCompute ? assigned[l] == kF16
-                : small.kinds[l] == Kind::kMove  ? reads_narrow[l]
-                                                 : assigned[l] == kF16 || (reads_narrow[l] && small.exact_constants[l]);
+    narrow[l] = small.kinds[l] == Kind::kCompute ? assigned[l] == kFloat16
+                : small.kinds[l] == Kind::kMove
+                    ? reads_narrow[l]
+                    : assigned[l] == kFloat16 || (reads_narrow[l] && small.exact_constants[l]);
   }
   int best = std::numeric_limits<int>::max();
   for (unsigned choice = 0; choice < 1u << count; ++choice) {
     std::vector<DataType> types(count);
     bool valid = true;
-    for (std::size_t l = 0; l < count; ++l) types[l] = (choice >> l & 1u) != 0 ? kF16 : kF32;
+    for (std::size_t l = 0; l < count; ++l) types[l] = (choice >> l & 1u) != 0 ? kFloat16 : kFloat32;
     int casts = 0;
     for (int l = -1; l < static_cast<int>(count); ++l) {
-      const DataType written = l < 0 ? kF32 : types[l];
+      const DataType written = l < 0 ? kFloat32 : types[l];
       std::set<DataType> wanted;
       for (std::size_t r = 0; r < count; ++r)
         if (std::count(small.sources[r].begin(), small.sources[r].end(), l) > 0) wanted.insert(types[r]);
-      if (l >= 0 && small.handed_out[l]) wanted.insert(kF32);
+      if (l >= 0 && small.handed_out[l]) wanted.insert(kFloat32);
       wanted.erase(written);
       casts += static_cast<int>(wanted.size());
       if (l < 0) continue;
       const auto i = static_cast<std::size_t>(l);
       if (small.kinds[i] == Kind::kCompute && types[i] != assigned[i]) valid = false;
       if (small.kinds[i] == Kind::kSelect && types[i] != assigned[i])
-        valid &= reads_narrow[i] && (assigned[i] == kF16 || small.exact_constants[i]);
+        valid &= reads_narrow[i] && (assigned[i] == kFloat16 || small.exact_constants[i]);
       // Rounded where the assignment does not: only if everybody rounds.
-      if (small.kinds[i] == Kind::kMove && types[i] == kF16 && !narrow[i]) valid &= wanted.empty();
+      if (small.kinds[i] == Kind::kMove && types[i] == kFloat16 && !narrow[i]) valid &= wanted.empty();
     }
     if (valid) best = std::min(best, casts);
   }
@@ -157,7 +158,7 @@ TEST(Selection, TypesAreThoseOfTheFewestCasts) {
   for (int round = 0; round < 400; ++round) {
     const Small small = random_network(random);
     std::vector<DataType> assigned;
-    for (int l = 0; l < small.size(); ++l) assigned.push_back(random() % 2 == 0 ? kF16 : kF32);
+    for (int l = 0; l < small.size(); ++l) assigned.push_back(random() % 2 == 0 ? kFloat16 : kFloat32);
     const Placed placed = place(small, assigned);
     EXPECT_EQ(placed.typing.casts, fewest_casts(small, assigned)) << "round " << round;
     moved += static_cast<int>(placed.typing.moved.size());
@@ -175,16 +176,16 @@ TEST(Selection, KeptLayersCostTwoCastsEachAtMost) {
       last = small.add(Kind::kCompute, "Softmax", {last});
       const bool keep = block > 0 && block < 11 && random() % 3 == 0;
       kept += keep;
-      assigned.push_back(keep ? kF32 : kF16);
+      assigned.push_back(keep ? kFloat32 : kFloat16);
       // What follows was asked to be anything.
       const int before = last;
       last = small.add(Kind::kMove, "Transpose", {last});
-      assigned.push_back(kF32);
+      assigned.push_back(kFloat32);
       if (!keep) {
         last = small.add(Kind::kSelect, "Relu", {last});
-        assigned.push_back(random() % 2 == 0 ? kF16 : kF32);
+        assigned.push_back(random() % 2 == 0 ? kFloat16 : kFloat32);
         last = small.add(Kind::kSelect, "Max", {last, before});
-        assigned.push_back(random() % 2 == 0 ? kF16 : kF32);
+        assigned.push_back(random() % 2 == 0 ? kFloat16 : kFloat32);
       }
     }
     small.finish();
@@ -215,7 +216,7 @@ bool moves(const std::string& op, const std::string& after, std::vector<float> l
   build.constraints = ConstraintMode::kObey;
   Requests requested(builder.network.layers.size());
   const LayerId choice = builder.network.find_layer("choice");
-  requested[choice] = kF32;
+  requested[choice] = kFloat32;
   const Typing typing = place_casts(*spec, assign_precisions(*spec, build, &requested), {});
   return std::any_of(typing.moved.begin(), typing.moved.end(), [&](const auto& each) { return each.first == choice; });
 }

@@ -94,7 +94,7 @@ TEST(Cost, RecurrentLayersMultiplyTheirWeightsInEveryStep) {
 }
 
 TEST(Target, KnowsTheNamedOnesAndRefusesOthers) {
-  for (const std::string& name : {"h200", "a100", "l4", "t4", "orin"})
+  for (const std::string name : {"h200", "a100", "l4", "t4", "orin"})
     EXPECT_GT(find_target(name).bandwidth_gb_per_s, 0) << name;
   EXPECT_FALSE(find_target("t4").has(Precision::kBF16));
   try {

@@ -4,7 +4,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::activation_rows {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -188,4 +188,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::activation_rows

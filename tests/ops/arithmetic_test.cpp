@@ -3,7 +3,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::arithmetic_rows {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -117,4 +117,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::arithmetic_rows

@@ -3,7 +3,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::attention_rows {
 namespace {
 
 const Attribute kOne = std::int64_t{1}, kTwo = std::int64_t{2};
@@ -88,4 +88,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::attention_rows

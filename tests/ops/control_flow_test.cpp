@@ -6,7 +6,7 @@
 #include "ops/registry.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::control_flow_rows {
 namespace {
 
 /// Builds a sub-graph by name; every layer has one output.
@@ -146,4 +146,4 @@ TEST(ControlFlow, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::control_flow_rows

@@ -7,7 +7,7 @@
 #include "ops/window.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::convolution_rows {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -265,4 +265,4 @@ TEST(WindowGeometry, ValidOutputsReadInsideOnly) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::convolution_rows

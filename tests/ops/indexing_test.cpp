@@ -6,7 +6,7 @@
 #include "ops/op_rows.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::indexing_rows {
 namespace {
 
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -163,4 +163,4 @@ TEST(Indexing, RefusesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::indexing_rows

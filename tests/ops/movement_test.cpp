@@ -6,7 +6,7 @@
 #include "ops/op_rows.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::movement_rows {
 namespace {
 
 using Integers = std::vector<std::int64_t>;
@@ -233,4 +233,4 @@ TEST(Movement, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::movement_rows

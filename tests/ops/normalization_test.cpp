@@ -3,7 +3,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::normalization_rows {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -269,4 +269,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::normalization_rows

@@ -1,7 +1,7 @@
 // Rows of the pooling and region operators.
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::pooling_rows {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -101,4 +101,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::pooling_rows

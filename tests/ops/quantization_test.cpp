@@ -3,7 +3,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::quantization_rows {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -89,4 +89,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::quantization_rows

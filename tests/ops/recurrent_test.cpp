@@ -3,7 +3,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::recurrent_rows {
 namespace {
 
 using Matrix = std::vector<std::vector<double>>;
@@ -152,4 +152,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::recurrent_rows

@@ -7,7 +7,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::reduction_rows {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -174,4 +174,4 @@ TEST(Reduction, GivesTheSameBitsOverAnyAxis) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::reduction_rows

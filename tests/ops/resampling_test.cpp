@@ -1,7 +1,7 @@
 // Rows of interpolation: Resize, Upsample, GridSample, AffineGrid, Col2Im, CenterCropPad.
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::resampling_rows {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -184,4 +184,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::resampling_rows

@@ -7,7 +7,7 @@
 #include "ops/op_rows.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::shape_and_cast_rows {
 namespace {
 
 constexpr std::int64_t kFloat = 1, kUInt8 = 2, kInt16 = 5, kInt32 = 6, kInt64 = 7, kString = 8, kBool = 9,
@@ -142,4 +142,4 @@ TEST(Random, UnseededLayersRepeatThemselves) {
 }
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::shape_and_cast_rows

@@ -5,7 +5,7 @@
 
 #include "ops/op_rows.h"
 
-namespace ulpscope::test {
+namespace ulpscope::test::spectrum_rows {
 namespace {
 
 const Attribute kZero = std::int64_t{0}, kOne = std::int64_t{1};
@@ -101,4 +101,4 @@ const AddRows rows({
 });
 
 }  // namespace
-}  // namespace ulpscope::test
+}  // namespace ulpscope::test::spectrum_rows

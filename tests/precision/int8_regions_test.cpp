@@ -23,17 +23,17 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kWidth = 16;
+constexpr std::int64_t kFeatures = 16;
 
 void weights(Model& model, const std::string& name, double gain, std::uint32_t seed) {
-  const Tensor values = values_in({kWidth, kWidth}, -gain, gain, seed);
-  *model.graph().add_initializer() = float_tensor(name, {kWidth, kWidth}, floats(values));
+  const Tensor values = values_in({kFeatures, kFeatures}, -gain, gain, seed);
+  *model.graph().add_initializer() = float_tensor(name, {kFeatures, kFeatures}, floats(values));
 }
 
 /// y = (x up) down: a value far beyond fp16 between two products.
 Model between_products() {
   Model model;
-  model.input("x", {kWidth, kWidth});
+  model.input("x", {kFeatures, kFeatures});
   weights(model, "up", 2e5, 1);
   weights(model, "down", 2e-6, 2);
   model.node("MatMul", {"x", "up"}, {"large"}, "Up");
@@ -45,7 +45,7 @@ Model between_products() {
 /// t is an output, and stays; its product with itself is beyond fp16.
 Model square_of_an_output() {
   Model model;
-  model.input("x", {kWidth, kWidth});
+  model.input("x", {kFeatures, kFeatures});
   weights(model, "up", 3e3, 1);
   *model.graph().add_initializer() = float_tensor("back", {1}, {1e-9F});
   model.node("MatMul", {"x", "up"}, {"t"}, "Up");
@@ -61,7 +61,8 @@ struct Calibrated {
   SearchData data;
   BuildOptions build;
 
-  explicit Calibrated(Model model) : network(model.load()), data(data_for(model.load(), "x", {kWidth, kWidth}, -1, 1)) {
+  explicit Calibrated(Model model)
+      : network(model.load()), data(data_for(model.load(), "x", {kFeatures, kFeatures}, -1, 1)) {
     data.network = network;
     CalibrationOptions calibration;
     calibration.algorithm = CalibrationAlgorithm::kMinMax;
@@ -78,7 +79,7 @@ struct Calibrated {
   std::vector<Repair> regions() const {
     BuildOptions fp16 = build;
     fp16.enabled.set(Precision::kFP16);
-    const auto spec = specialize(*network, {{kWidth, kWidth}});
+    const auto spec = specialize(*network, {{kFeatures, kFeatures}});
     return find_region_scaling(*spec, assign_precisions(*spec, fp16), data.samples, {}, {}, build.scales).regions;
   }
 

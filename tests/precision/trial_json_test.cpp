@@ -188,7 +188,7 @@ std::size_t constant_part(const std::string& line) {
 }
 
 TEST(TrialJson, JournalsOfLargeSearchesAreSmall) {
-  const TemporaryFolder folder(std::filesystem::path(::testing::TempDir()) / "large_journal");
+  const ulpscope::TemporaryFolder folder(std::filesystem::path(::testing::TempDir()) / "large_journal");
   const auto path = folder.path() / "x.jsonl";
   const std::vector<Trial> trials = realistic_trials(2);
   std::vector<std::string> names = *trials.front().raised.table();
