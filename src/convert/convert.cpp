@@ -380,11 +380,12 @@ class Converter {
 
   void prepare_constants() {
     changes_.computed_constants = computed_constants(spec_, changes_.typing);
-    int folded = 0;
+    int folded = 0, dequantized = 0;
     for (TensorId t : network_.tensors.ids()) {
       if (!changes_.computed_constants[t]) continue;
       const auto& readers = spec_.consumers[t];
-      folded += std::ranges::any_of(readers, [&](LayerId reader) {
+      (is_dequantized_constant(network_, t) ? dequantized
+                                            : folded) += std::ranges::any_of(readers, [&](LayerId reader) {
         const Layer& layer = network_.layer(reader);
         for (std::size_t i = 0; i < layer.inputs.size(); ++i)
           if (layer.inputs[i] == t && changes_.typing.reads[reader][i].type != spec_.inferred.types[t] &&
@@ -396,6 +397,10 @@ class Converter {
     if (folded > 0)
       result_.prepared.push_back(
           fmt::format("{} constant(s) that the model computes are computed in fp32 and stored", folded));
+    if (dequantized > 0)
+      result_.prepared.push_back(fmt::format(
+          "{} constant(s) behind DequantizeLinear stay as the file stores them, and are cast where they are read",
+          dequantized));
     for (const Repair& repair : repairs_) {
       if (!repair.exponents.empty()) result_.prepared.push_back(repair.text);
       if (!repair.edits.empty())

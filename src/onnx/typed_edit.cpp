@@ -237,7 +237,8 @@ void TypedEdit::describe_as(const std::string& original, const std::string& name
 }
 
 std::string TypedEdit::name_of_read(TensorId id, const Typing::Read& read) {
-  if (!is_copy(id, read)) return is_constant(id) ? network_.tensor(id).name : name_in(id, read.type);
+  if (!is_copy(id, read))
+    return is_constant(id) && !stays(id, read) ? network_.tensor(id).name : name_in(id, read.type);
   return variants_.at(id).at({read.type, read.first});
 }
 
@@ -264,6 +265,16 @@ std::vector<std::size_t> TypedEdit::node_order() const {
 }  // namespace ulpscope::onnx_model
 
 namespace ulpscope {
+
+bool is_dequantized_constant(const Network& network, TensorId id) {
+  const LayerId producer = network.tensor(id).producer;
+  if (producer == kNone || network.tensor(id).value) return false;
+  const Layer& layer = network.layer(producer);
+  const TensorId source = layer.input(0);
+  if (source == kNone) return false;
+  if (layer.op->name == "DequantizeLinear") return static_cast<bool>(network.tensor(source).value);
+  return layer.op->kind == OpKind::kMovement && is_dequantized_constant(network, source);
+}
 
 ExportReport write_typed(const onnx_model::ModelFile& source, const Network& network,
                          const std::filesystem::path& source_folder, const TypedChanges& changes,

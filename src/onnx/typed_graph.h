@@ -126,9 +126,14 @@ class TypedEdit {
     }
   }
 
+  /// It keeps what the file stores of it, and a read in another type takes a Cast of it.
+  bool stays(TensorId id, const Typing::Read& read) const {
+    return read.first == Rounding::kNone && is_dequantized_constant(network_, id);
+  }
+
   /// True if a read takes a converted copy of a constant instead of what the file has under its name.
   bool is_copy(TensorId id, const Typing::Read& read) const {
-    if (!is_constant(id) || read.type == DataType::kUndefined) return false;
+    if (!is_constant(id) || read.type == DataType::kUndefined || stays(id, read)) return false;
     return read.type != declared(id) || read.first != Rounding::kNone;
   }
 

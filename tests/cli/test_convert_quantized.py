@@ -1,4 +1,5 @@
 """`ulpscope convert` of models with QuantizeLinear and DequantizeLinear: products of integers stay products of integers."""
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -100,3 +101,91 @@ def test_what_is_quantized_has_the_type_of_its_scale(run, tmp_path, opset):
     ]
     converted(run, tmp_path, nodes, opset, "--fp16")
     ort.InferenceSession(tmp_path / "t.onnx").run(None, {"x": X})
+
+
+def stored_in(kind):
+    """Codes, scales and the attributes of DequantizeLinear for a constant of [64, 48]."""
+    if kind == "int8 per channel":
+        return DICE.integers(-127, 128, (64, 48)).astype(np.int8), DICE.uniform(0.01, 0.02, 48), {"axis": 1}
+    if kind == "uint8 with zero points":
+        return DICE.integers(0, 256, (64, 48)).astype(np.uint8), DICE.uniform(0.01, 0.02, 48), {"axis": 1}
+    codes = {"int4 in blocks": ml_dtypes.int4, "fp8": ml_dtypes.float8_e4m3fn, "fp4 in blocks": ml_dtypes.float4_e2m1fn}
+    values = DICE.integers(-6, 7, (64, 48)).astype(np.float32).astype(codes[kind])
+    if kind == "fp8":
+        return values, np.float32(0.125), {}
+    return values, DICE.uniform(0.01, 0.02, (4, 48)), {"axis": 0, "block_size": 16}
+
+
+KINDS = ["int8 per channel", "uint8 with zero points", "int4 in blocks", "fp8", "fp4 in blocks"]
+
+
+def with_stored_weights(kind, moved, inside=False):
+    """A product with weights behind DequantizeLinear, perhaps transposed, perhaps in branches; a plain one behind it."""
+    codes, scales, attributes = stored_in(kind)
+    stored = [
+        numpy_helper.from_array(codes, "codes"),
+        numpy_helper.from_array(np.asarray(scales, np.float32), "scales"),
+    ]
+    if codes.dtype == np.uint8:
+        stored.append(numpy_helper.from_array(DICE.integers(100, 150, 48).astype(np.uint8), "zeros"))
+    nodes = [node("DequantizeLinear", [each.name for each in stored], ["w"], name="dq", **attributes)]
+    if moved:
+        nodes += [
+            node("Transpose", ["w"], ["t"], name="turn"),
+            node("Gemm", ["x", "t"], ["y"], name="product", transB=1),
+        ]
+    else:
+        nodes += [node("MatMul", ["x", "w"], ["y"], name="product")]
+    floats = helper.make_tensor_value_info
+    outputs = [floats("z", TensorProto.FLOAT, [3, 5])]
+    if inside:
+        branches = {
+            f"{name}_branch": helper.make_graph(
+                [*nodes, node("Identity", ["y"], [f"{name}_y"])], name, [],
+                [floats(f"{name}_y", TensorProto.FLOAT, [3, 48])], stored,
+            )
+            for name in ("then", "else")
+        }  # fmt: skip
+        nodes = [node("If", ["yes"], ["y"], name="if", **branches)]
+        stored = [numpy_helper.from_array(np.array(True), "yes")]
+    nodes.append(node("MatMul", ["y", "plain"], ["z"], name="last"))
+    stored.append(numpy_helper.from_array(DICE.standard_normal((48, 5)).astype(np.float32), "plain"))
+    graph = helper.make_graph(nodes, "graph", [floats("x", TensorProto.FLOAT, [3, 64])], outputs, stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def initializers(graph):
+    """Of a graph and its bodies, by name."""
+    inner = [initializers(a.g) for each in graph.node for a in each.attribute if a.HasField("g")]
+    return [each.SerializeToString() for each in graph.initializer if each.name in ("codes", "scales", "zeros")] + sum(
+        inner, []
+    )
+
+
+@pytest.mark.parametrize("flags", [["--fp16"], ["--bf16"], ["--fp16", "--keep", "last"]], ids=" ".join)
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_stored_weights_stay_byte_for_byte(run, tmp_path, kind, moved, flags):
+    """convert proves the bits of the outputs: a Cast of the weights in float32 is what layers read before."""
+    source = with_stored_weights(kind, moved)
+    onnx.save(source, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", *flags, "-o", "t.onnx")
+    assert outcome.code == 0, outcome.err
+    typed = onnx.load(tmp_path / "t.onnx")
+    assert initializers(typed.graph) == initializers(source.graph) != []
+    casts = [each for each in typed.graph.node if each.op_type == "Cast" and each.input[0] in ("w", "t")]
+    assert len(casts) == 1
+    assert "1 constant(s) behind DequantizeLinear stay as the file stores them" in outcome.text
+    assert (tmp_path / "t.onnx").stat().st_size < (tmp_path / "m.onnx").stat().st_size + 1500
+
+
+@pytest.mark.parametrize("kind", ["int8 per channel", "int4 in blocks"])
+def test_stored_weights_of_branches_stay(run, tmp_path, kind):
+    source = with_stored_weights(kind, moved=False, inside=True)
+    onnx.save(source, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0, outcome.err
+    typed = onnx.load(tmp_path / "t.onnx")
+    assert len(initializers(typed.graph)) == 4 and initializers(typed.graph) == initializers(source.graph)
