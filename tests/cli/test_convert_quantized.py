@@ -120,7 +120,7 @@ KINDS = ["int8 per channel", "uint8 with zero points", "int4 in blocks", "fp8", 
 
 
 def with_stored_weights(kind, moved, inside=False):
-    """A product with weights behind DequantizeLinear, perhaps transposed, perhaps in branches; a plain one behind it."""
+    """A product with weights behind DequantizeLinear, perhaps transposed or in branches; a plain one behind it."""
     codes, scales, attributes = stored_in(kind)
     stored = [
         numpy_helper.from_array(codes, "codes"),
