@@ -47,7 +47,11 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
     table.words({"--save-accuracy-results"}, Arity::kOne, "FILE", "Write metrics and verdicts (JSON)")
         .refuse("only `ulpscope run` compares whole runs");
   }
+  declare_simple(table);
+  declare_other_functions(table);
+}
 
+void ComparisonArgs::declare_simple(OptionTable& table) {
   table.section("Comparison Function: `simple`", "the `simple` comparison function.");
   table.list({"--rtol", "--rel-tol"}, rtol, "[NAME:]X",
              "Relative tolerance (default: 1e-5), relative to the second result");
@@ -63,7 +67,9 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
               "Draw the errors of every output against the magnitude of its values (PNG), with matplotlib");
   table.flag({"--show-error-metrics-plot"}, show_error_metrics_plot, "Show these plots in windows");
   table.list({"--error-quantile"}, error_quantile, "[NAME:]Q", "For --check-error-stat quantile (default: 0.99)");
+}
 
+void ComparisonArgs::declare_other_functions(OptionTable& table) {
   table.section("Comparison Function: `indices`", "the `indices` comparison function.");
   table.list({"--index-tolerance"}, index_tolerance, "[NAME:]N", "How far apart equal values may be (default: 0)");
 

@@ -29,6 +29,10 @@ struct ComparisonArgs {
   /// One line for each option that belongs to a comparison function that was not chosen.
   void warn_of_unused() const;
   bool plots() const { return save_heatmaps || save_error_metrics_plot || show_heatmaps || show_error_metrics_plot; }
+
+ private:
+  void declare_simple(OptionTable& table);
+  void declare_other_functions(OptionTable& table);
 };
 
 }  // namespace ulpscope::cli

@@ -62,50 +62,7 @@ class ConvertTool : public Tool {
         .choose({"onnx", "trt", "onnx-like-trt-network"});
     table.ours().list({"--io-types"}, io_types_, "NAME:TYPE",
                       "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs");
-    table.section("Precision", "which layers compute in which type.");
-    table.ours().value({"--answer"}, answer_path_, "FILE",
-                       "The answer of `precision search`: types, kept layers, clamped constants and fusion");
-    set_.declare(table);
-    table.flag({"--fp16"}, config_.allow(Precision::kFP16), "Lower layers to float16");
-    table.flag({"--bf16"}, config_.allow(Precision::kBF16), "Lower layers to bfloat16");
-    table.flag({"--int8"}, config_.allow(Precision::kINT8),
-               "Lower layers to int8, by QuantizeLinear and DequantizeLinear; others to --fp16 or --bf16, if given");
-    table.value({"--calibration-cache"}, config_.calibration_cache, "FILE",
-                "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, "
-                "and written");
-    table.value({"--calib-base-cls", "--calibration-base-class"}, config_.calib_base_cls, "NAME",
-                "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
-                "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
-    table.value({"--quantile"}, config_.quantile, "Q",
-                "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
-    table.ours().list({"--keep"}, convert_.keep, "NAME",
-                      "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
-    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, but for those of --keep, and keep all others");
-    table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
-               "Compute precision of layers: float32, float16, bfloat16 or int8");
-    table.ours().list(
-        {"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
-        "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
-        "(default limit: 32752, half of its largest value)");
-    table.ours()
-        .value({"--fusion"}, config_.fusion, "LEVEL",
-               "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
-               "into convolutions (default: full)")
-        .choose({"none", "pointwise", "full"});
-    table.ours().value({"--target"}, config_.target, "GPU",
-                       "The GPU whose costs count, for --relax and for engines (default: h200), or a file of `target "
-                       "measure`");
-    config_.declare_backend(table);
-    table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
-    config_.declare_memory_limit(table);
-    table.ours().flag({"--repair-only"}, repair_only_,
-                      "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
-                      "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");
-    table.ours().flag(
-        {"--bias-correction"}, convert_.bias_correction,
-        "For int8: biases take the mean error of the outputs of their products on the inputs, where that brings "
-        "the outputs of the model nearer to float32. The file computes other values in float32 then");
-    declare_relax(table);
+    declare_precision(table);
     table.section("Also written", "other forms of the same choice.");
     table.ours().value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
                        "Words for --layer-precisions, one per line");
@@ -180,6 +137,54 @@ class ConvertTool : public Tool {
   }
 
  private:
+  void declare_precision(OptionTable& table) {
+    table.section("Precision", "which layers compute in which type.");
+    table.ours().value({"--answer"}, answer_path_, "FILE",
+                       "The answer of `precision search`: types, kept layers, clamped constants and fusion");
+    set_.declare(table);
+    table.flag({"--fp16"}, config_.allow(Precision::kFP16), "Lower layers to float16");
+    table.flag({"--bf16"}, config_.allow(Precision::kBF16), "Lower layers to bfloat16");
+    table.flag({"--int8"}, config_.allow(Precision::kINT8),
+               "Lower layers to int8, by QuantizeLinear and DequantizeLinear; others to --fp16 or --bf16, if given");
+    table.value({"--calibration-cache"}, config_.calibration_cache, "FILE",
+                "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, "
+                "and written");
+    table.value({"--calib-base-cls", "--calibration-base-class"}, config_.calib_base_cls, "NAME",
+                "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
+                "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
+    table.value({"--quantile"}, config_.quantile, "Q",
+                "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
+    table.ours().list({"--keep"}, convert_.keep, "NAME",
+                      "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
+    table.ours().list({"--lower"}, convert_.lower, "NAME",
+                      "Lower these alone, but for those of --keep, and keep all others");
+    table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
+               "Compute precision of layers: float32, float16, bfloat16 or int8");
+    table.ours().list(
+        {"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
+        "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
+        "(default limit: 32752, half of its largest value)");
+    table.ours()
+        .value({"--fusion"}, config_.fusion, "LEVEL",
+               "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
+               "into convolutions (default: full)")
+        .choose({"none", "pointwise", "full"});
+    table.ours().value({"--target"}, config_.target, "GPU",
+                       "The GPU whose costs count, for --relax and for engines (default: h200), or a file of `target "
+                       "measure`");
+    config_.declare_backend(table);
+    table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    config_.declare_memory_limit(table);
+    table.ours().flag({"--repair-only"}, repair_only_,
+                      "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
+                      "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");
+    table.ours().flag(
+        {"--bias-correction"}, convert_.bias_correction,
+        "For int8: biases take the mean error of the outputs of their products on the inputs, where that brings "
+        "the outputs of the model nearer to float32. The file computes other values in float32 then");
+    declare_relax(table);
+  }
+
   bool lowers() const { return !config_.precisions().empty(); }
   /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
   bool edits_only() const { return copies() && !lowers() && !repair_only_ && !to_engine() && !to_view(); }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "core/parallel.h"
@@ -107,6 +108,23 @@ Sample<T> make_sample(T y, T x, std::int64_t height, std::int64_t width) {
   return s;
 }
 
+/// The largest weighted value of all samples, or the mean of their sums.
+template <typename T>
+T pooled(std::span<const Sample<T>> samples, const T* image, bool largest_of_all) {
+  T sum{}, best{};
+  for (const Sample<T>& s : samples) {
+    T largest = s.weight[0] * image[s.at[0]], total = largest;
+    for (std::size_t i = 1; i < 4; ++i) {
+      const T value = s.weight[i] * image[s.at[i]];
+      largest = std::max(largest, value);
+      total += value;
+    }
+    sum += total;
+    best = &s == samples.data() ? largest : std::max(best, largest);
+  }
+  return largest_of_all ? best : sum / static_cast<T>(std::max<std::size_t>(samples.size(), 1));
+}
+
 void run_roi_align(KernelContext& ctx) {
   const Attributes& attributes = ctx.attributes();
   const Shape& x = ctx.input(0).shape();
@@ -162,19 +180,8 @@ void run_roi_align(KernelContext& ctx) {
           const T* image = data + (batch[static_cast<std::size_t>(r)] * channels + c) * height * width;
           T* cell = out + (r * channels + c) * rows * columns;
           for (std::int64_t p = 0; p < rows * columns; ++p) {
-            T sum{}, best{};
-            for (std::int64_t k = 0; k < count; ++k) {
-              const Sample<T>& s = samples[static_cast<std::size_t>(p * count + k)];
-              T largest = s.weight[0] * image[s.at[0]], total = largest;
-              for (std::size_t i = 1; i < 4; ++i) {
-                const T value = s.weight[i] * image[s.at[i]];
-                largest = std::max(largest, value);
-                total += value;
-              }
-              sum += total;
-              best = k == 0 ? largest : std::max(best, largest);
-            }
-            cell[p] = mode == "max" ? best : sum / static_cast<T>(std::max<std::int64_t>(count, 1));
+            const std::span<const Sample<T>> own(samples.data() + p * count, static_cast<std::size_t>(count));
+            cell[p] = pooled(own, image, mode == "max");
           }
         }
       }

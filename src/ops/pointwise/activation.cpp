@@ -54,6 +54,17 @@ constexpr auto kSwishDerivative = [](const Pointwise& p) {
   return gate * (1 + x * (1 - gate) * p.p());
 };
 
+/// Integers are shrunk as the reals that they are.
+constexpr auto kShrinkOf = []<typename T>(T x, float lambd, float bias) {
+  using Real = std::conditional_t<std::is_same_v<T, float>, float, double>;
+  const Real value = static_cast<Real>(x);
+  const Real result = value < -Real(lambd) ? value + Real(bias) : value > Real(lambd) ? value - Real(bias) : Real{0};
+  if constexpr (std::is_integral_v<T>)
+    return to_integer<T>(result);
+  else
+    return result;
+};
+
 void infer_prelu(InferContext& ctx) {
   infer_broadcast(ctx);
   const Shape& shape = ctx.shape(0);
@@ -180,21 +191,8 @@ OpTable rectifiers() {
           },
           [](P p) { return (1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0))) * p.p() - 1)) * p.q(); }),
       // Shrink, ai.onnx 9: moves x towards 0 by a bias outside of [-lambd, lambd]; 0 within.
-      unary<NumericTypes>(
-          {.name = "Shrink", .since_version = 9, .coefficients = {{{"lambd", 0.5F}, {"bias", 0}}}},
-          []<typename T>(T x, float lambd, float bias) {
-            // Integers are shrunk as the reals that they are.
-            using Real = std::conditional_t<std::is_same_v<T, float>, float, double>;
-            const Real value = static_cast<Real>(x);
-            const Real result = value < -Real(lambd)  ? value + Real(bias)
-                                : value > Real(lambd) ? value - Real(bias)
-                                                      : Real{0};
-            if constexpr (std::is_integral_v<T>)
-              return to_integer<T>(result);
-            else
-              return result;
-          },
-          [](P p) { return step(p.x() - p.p()) + step(-p.x() - p.p()); }),
+      unary<NumericTypes>({.name = "Shrink", .since_version = 9, .coefficients = {{{"lambd", 0.5F}, {"bias", 0}}}},
+                          kShrinkOf, [](P p) { return step(p.x() - p.p()) + step(-p.x() - p.p()); }),
       // ThresholdedRelu, ai.onnx 10, 22: x above alpha, else 0.
       unary<FloatTypes>(
           {.name = "ThresholdedRelu",

@@ -124,6 +124,19 @@ void adjoint_extreme(AdjointContext& ctx) {
     if (ctx.wants(i)) set(ctx, i, share * chosen[static_cast<std::size_t>(i)]);
 }
 
+void adjoint_div(AdjointContext& ctx) {
+  const Value share = gradient(ctx) / input(ctx, 1);
+  if (ctx.wants(0)) set(ctx, 0, share);
+  if (ctx.wants(1)) set(ctx, 1, -sum_to(share * output(ctx), ctx.input_shape(1)));
+}
+
+/// y = a - k b with a whole k.
+void adjoint_mod(AdjointContext& ctx) {
+  const Value g = gradient(ctx);
+  if (ctx.wants(0)) set(ctx, 0, g);
+  if (ctx.wants(1)) set(ctx, 1, -g * ((input(ctx, 0) - output(ctx)) / input(ctx, 1)).with("Round"));
+}
+
 /// Every input that asks for one gets this gradient.
 void set_all(AdjointContext& ctx, Value gradient) {
   for (int i = 0; i < ctx.num_inputs(); ++i)
@@ -155,12 +168,7 @@ OpTable arithmetic() {
           }),
       // Div, ai.onnx 1, 6, 7, 13, 14: the quotient; integers truncate, a division by zero gives 0.
       binary<NumericTypes>(
-          {.name = "Div", .function = F::kDiv}, [](auto a, auto b) { return divided(a, b); },
-          [](AdjointContext& ctx) {
-            const Value share = gradient(ctx) / input(ctx, 1);
-            if (ctx.wants(0)) set(ctx, 0, share);
-            if (ctx.wants(1)) set(ctx, 1, -sum_to(share * output(ctx), ctx.input_shape(1)));
-          }),
+          {.name = "Div", .function = F::kDiv}, [](auto a, auto b) { return divided(a, b); }, adjoint_div),
       // Pow, ai.onnx 1, 7, 12, 13, 15: a to the power of b. The types may differ; the result has that of the base.
       make_op({.name = "Pow",
                .inputs = {2, 2},
@@ -177,12 +185,7 @@ OpTable arithmetic() {
        .kind = OpKind::kPointwise,
        .infer = infer_broadcast,
        .run = run_mod,
-       .adjoint =
-           [](AdjointContext& ctx) {  // y = a - k b with a whole k
-             const Value g = gradient(ctx);
-             if (ctx.wants(0)) set(ctx, 0, g);
-             if (ctx.wants(1)) set(ctx, 1, -g * ((input(ctx, 0) - output(ctx)) / input(ctx, 1)).with("Round"));
-           }},
+       .adjoint = adjoint_mod},
       // Max, ai.onnx 1, 6, 8, 12, 13: the largest of the inputs; NaN wins.
       nary<NumericTypes>(
           {.name = "Max", .function = F::kMax, .exactness = Exactness::kSelects},

@@ -334,6 +334,28 @@ OpDef cumulative_row(std::string_view name, int since_version, void (*run)(Kerne
           .adjoint = adjoint};
 }
 
+// What a row becomes.
+constexpr auto kSquaresOf = []<typename T>(const T* row, std::int64_t length) {
+  return row_sum(row, length, [](T x) { return times(x, x); });
+};
+constexpr auto kLargestOf = []<typename T>(const T* row, std::int64_t length) {
+  using Limits = std::numeric_limits<T>;
+  T largest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  for (std::int64_t i = 0; i < length; ++i) largest = larger(largest, row[i]);
+  return largest;
+};
+constexpr auto kSmallestOf = []<typename T>(const T* row, std::int64_t length) {
+  using Limits = std::numeric_limits<T>;
+  T smallest = Limits::has_infinity ? Limits::infinity() : Limits::max();
+  for (std::int64_t i = 0; i < length; ++i) smallest = smaller(smallest, row[i]);
+  return smallest;
+};
+constexpr auto kProductOf = []<typename T>(const T* row, std::int64_t length) {
+  T product = 1;
+  for (std::int64_t i = 0; i < length; ++i) product = times(product, row[i]);
+  return product;
+};
+
 }  // namespace
 
 OpTable running_sums_and_extremes() {
@@ -363,9 +385,8 @@ OpTable reductions() {
       // ReduceL2, ai.onnx 1, 11, 13, 18: the square root of the sum of squares over axes.
       reduction(
           {.name = "ReduceL2", .function = F::kReduceL2},
-          []<typename T>(const T* row, std::int64_t length) {
-            const T squares = row_sum(row, length, [](T x) { return times(x, x); });
-            return through_real(squares, [](auto x) { return std::sqrt(x); });
+          [](const auto* row, std::int64_t length) {
+            return through_real(kSquaresOf(row, length), [](auto x) { return std::sqrt(x); });
           },
           [](Context ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) / kept_output(ctx))).id); }),
       // ReduceLogSum, ai.onnx 1, 11, 13, 18, 28: the logarithm of the sum over axes.
@@ -384,50 +405,25 @@ OpTable reductions() {
           [](const auto* row, std::int64_t length) { return log_of_sum_of_exponentials(row, length); },
           [](Context ctx) { ctx.set(0, (exp(input(ctx, 0) - kept_output(ctx)) * kept_gradient(ctx)).id); }),
       // ReduceMax, ai.onnx 1, 11, 12, 13, 18, 20: the largest element over axes; NaN wins. Of bools too, from opset 20.
-      reduction<AllTypes>(
-          {.name = "ReduceMax", .function = F::kReduceMax, .exactness = Exactness::kSelects},
-          []<typename T>(const T* row, std::int64_t length) {
-            using Limits = std::numeric_limits<T>;
-            T largest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-            for (std::int64_t i = 0; i < length; ++i) largest = larger(largest, row[i]);
-            return largest;
-          },
-          adjoint_extreme_of_row),
+      reduction<AllTypes>({.name = "ReduceMax", .function = F::kReduceMax, .exactness = Exactness::kSelects},
+                          kLargestOf, adjoint_extreme_of_row),
       // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate. Of nothing: 0.
       reduction({.name = "ReduceMean", .function = F::kReduceMean},
                 AlsoByColumns{[](const auto& row, std::int64_t length) { return row_mean(row, length); }},
                 adjoint_mean_of_row),
       // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
       // 20.
-      reduction<AllTypes>(
-          {.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
-          []<typename T>(const T* row, std::int64_t length) {
-            using Limits = std::numeric_limits<T>;
-            T smallest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-            for (std::int64_t i = 0; i < length; ++i) smallest = smaller(smallest, row[i]);
-            return smallest;
-          },
-          adjoint_extreme_of_row),
+      reduction<AllTypes>({.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
+                          kSmallestOf, adjoint_extreme_of_row),
       // ReduceProd, ai.onnx 1, 11, 13, 18: the product over axes.
-      reduction(
-          {.name = "ReduceProd"},
-          []<typename T>(const T* row, std::int64_t length) {
-            T product = 1;
-            for (std::int64_t i = 0; i < length; ++i) product = times(product, row[i]);
-            return product;
-          },
-          adjoint_product_of_row),
+      reduction({.name = "ReduceProd"}, kProductOf, adjoint_product_of_row),
       // ReduceSum, ai.onnx 1, 11, 13: the sum over axes.
       reduction({.name = "ReduceSum", .function = F::kReduceSum},
                 AlsoByColumns{[](const auto& row, std::int64_t length) { return row_sum(row, length); }},
                 [](Context ctx) { ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, ctx.input_shape(0))); }),
       // ReduceSumSquare, ai.onnx 1, 11, 13, 18: the sum of squares over axes.
-      reduction(
-          {.name = "ReduceSumSquare", .function = F::kReduceSumSquare},
-          []<typename T>(const T* row, std::int64_t length) {
-            return row_sum(row, length, [](T x) { return times(x, x); });
-          },
-          [](Context ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) * 2)).id); }),
+      reduction({.name = "ReduceSumSquare", .function = F::kReduceSumSquare}, kSquaresOf,
+                [](Context ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) * 2)).id); }),
   };
 }
 
