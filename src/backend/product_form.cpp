@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace ulpscope {
+namespace {
 
 std::optional<MatrixShape> matmul_shape(Shape a, Shape b) {
   if (a.size() < 2 || b.size() < 2) return std::nullopt;
@@ -29,12 +30,20 @@ std::optional<MatrixShape> matmul_shape(Shape a, Shape b) {
   return spec;
 }
 
-MatrixShape gemm_shape(const ops::MatrixForm& form, const Shape& a, const Shape& output) {
-  return {.m = output[0],
-          .n = output[1],
-          .k = form.transpose_a ? a[0] : a[1],
-          .transpose_a = form.transpose_a,
-          .transpose_b = form.transpose_b};
+}  // namespace
+
+std::optional<MatrixShape> matrix_shape(const ops::MatrixForm& form, const Shape& a, const Shape& b,
+                                        const Shape& results) {
+  if (form.plain) return matmul_shape(a, b);
+  return MatrixShape{.m = results[0],
+                     .n = results[1],
+                     .k = form.transpose_a ? a[0] : a[1],
+                     .transpose_a = form.transpose_a,
+                     .transpose_b = form.transpose_b};
+}
+
+Operand addend_of(const ProductKernel& product, const ops::MatrixForm& form) {
+  return product.operands.size() > 2 && form.beta != 0.0f ? product.operands[2] : Operand{};
 }
 
 const Program::Value* only_use(const ProgramKernel& epilogue, Register value, Register* user) {

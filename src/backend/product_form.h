@@ -17,11 +17,13 @@ struct MatrixShape {
   bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
 };
 
-/// MatMul of two shapes as one product of matrices, with batches only where they are needed. Nothing for vectors, and
-/// for more than four batch dimensions that differ.
-std::optional<MatrixShape> matmul_shape(Shape a, Shape b);
-/// Gemm.
-MatrixShape gemm_shape(const ops::MatrixForm& form, const Shape& a, const Shape& output);
+/// MatMul, or Gemm with these results, as one product of matrices, with batches only where they are needed. Nothing for
+/// vectors, and for more than four batch dimensions that differ.
+std::optional<MatrixShape> matrix_shape(const ops::MatrixForm& form, const Shape& a, const Shape& b,
+                                        const Shape& results);
+
+/// What Gemm adds to its product, if anything.
+Operand addend_of(const ProductKernel& product, const ops::MatrixForm& form);
 
 /// The instruction behind `value` that is its only use, when nothing stores `value`: it may ride on what computes it.
 /// `user`: its register.

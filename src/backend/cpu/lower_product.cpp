@@ -31,37 +31,25 @@ void Lowering::lower(const ProductKernel& kernel) {
   if (empty || !(lower_matrices(kernel) || lower_convolution(kernel))) lower_reference_product(kernel);
 }
 
-/// MatMul and Gemm: one product of oneDNN, on which the first addition of a vector along its columns rides; all else of
-/// the epilogue is a program behind it. Integers are bytes where the processor multiplies these, else floats that hold
-/// them, in as many products along k as keep every partial sum exact.
-bool Lowering::lower_matrices(const ProductKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  const auto form = ops::matrix_form(l);
-  if (!form) return false;
+/// The first factor; turned where oneDNN would split the sums of a transposed one over threads.
+int Lowering::read_first(const ProductKernel& kernel, IntegerForm form, MatMulSpec& spec) {
+  const Operand& a = kernel.operands[0];
+  const int read_as_it_lies =
+      kernel.elements ? read_integers(a, Layout::kDense, form, kernel.layer) : read(a, Layout::kDense, kernel.layer);
+  constexpr std::int64_t kLong = 2048;  // oneDNN splits sums from here on.
+  if (!spec.transpose_a || (spec.m > 1 && spec.k < kLong)) return read_as_it_lies;
+  spec.transpose_a = false;
+  if (spec.m == 1) return read_as_it_lies;
+  const int transposed = new_float_slot(shape(a.tensor));
+  add_step(make_reorder_kernel({1, spec.k, spec.m}, Layout::kChannelsLast, Rounding::kNone), {read_as_it_lies},
+           {transposed}, kernel.layer);
+  return transposed;
+}
+
+/// The second factor: one more input, or a constant of the product. Of integers also what their sums are scaled by.
+void Lowering::read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& spec, Results& results,
+                           std::vector<int>& inputs) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
-  const Operand c = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
-  const std::optional<MatrixShape> matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
-                                                          : gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain);
-  if (!matrices || matrices->k == 0) return false;
-  MatMulSpec spec{*matrices};
-  Results results;
-  results.scaling.last = true;
-  // By instructions for bytes, where the processor has them: the sums are the same.
-  const bool bytes = kernel.elements && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
-                     spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
-  const IntegerForm form_a = bytes ? IntegerForm::kBytes : IntegerForm::kFloats;
-  std::vector<int> inputs{kernel.elements ? read_integers(a, Layout::kDense, form_a, kernel.layer)
-                                          : read(a, Layout::kDense, kernel.layer)};
-  constexpr std::int64_t kLong = 2048;  // oneDNN splits sums of a transposed `a` from here on over threads.
-  if (spec.transpose_a && (spec.m == 1 || spec.k >= kLong)) {
-    if (spec.m > 1) {
-      const int transposed = new_float_slot(shape(a.tensor));
-      add_step(make_reorder_kernel({1, spec.k, spec.m}, Layout::kChannelsLast, Rounding::kNone), {inputs[0]},
-               {transposed}, kernel.layer);
-      inputs[0] = transposed;
-    }
-    spec.transpose_a = false;
-  }
   if (!spec_.is_constant(b.tensor)) {
     inputs.push_back(kernel.elements ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
@@ -69,22 +57,27 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
       results.scaling.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   } else if (kernel.elements) {
     const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
-    const auto weights = constants_.integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
+    const auto weights =
+        constants_.integer_weights(layer(kernel.layer), constant({b.tensor, Rounding::kNone, b.first}), key, false);
     spec.constant_b = [weights] { return weights->integers; };
     spec.key_b = key + "|int8";
     results.scaling.scale = constants_.product_scales(a.quantization(), weights->scales, spec.key_b);
-    if (bytes) {
-      spec.type_a = a.quantization().is_unsigned ? DataType::kUInt8 : DataType::kInt8;
-      spec.type_b = DataType::kInt8;
-      spec.constant_b = [weights] { return weights->integers.cast(DataType::kInt8); };
-      spec.key_b += "|bytes";
-    }
+    if (!bytes) return;
+    spec.type_a = a.quantization().is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+    spec.type_b = DataType::kInt8;
+    spec.constant_b = [weights] { return weights->integers.cast(DataType::kInt8); };
+    spec.key_b += "|bytes";
   } else {
     spec.constant_b = constants_.source(b);
     spec.key_b =
         fmt::format("{}|{}|{}", constants_.key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
   }
-  // The first addition of a constant vector along n rides on the product.
+}
+
+/// Lets the first addition of a constant vector along n ride on the product: `c`, else that of the epilogue. True: `c`
+/// is added with that.
+bool Lowering::fold_bias(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, MatMulSpec& spec,
+                         Results& results) {
   const auto as_bias = [&](const Operand& candidate, Tensor& bias) {
     if (candidate.tensor == kNone || !spec_.is_constant(candidate.tensor)) return false;
     const Tensor& value = spec_.value(candidate.tensor);
@@ -94,35 +87,59 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     bias = constant(candidate).reshaped({spec.n});
     return true;
   };
-  const bool scaled_c = form->alpha != 1.0f || form->beta != 1.0f;
-  const bool c_rides = !scaled_c && as_bias(c, kernel.elements ? results.scaling.bias : spec.bias);
-  const bool c_left = c.tensor != kNone && !c_rides;
-  if (!kernel.elements && c.tensor == kNone && form->alpha == 1.0f) {
-    Register user = -1;
-    if (const Program::Value* next = only_use(kernel.epilogue, results.done, &user))
-      if (const Load* load = addend(kernel.epilogue, *next, results.done);
-          load != nullptr && as_bias(load->operand, spec.bias))
-        results.done = user;
-  }
-  if (kernel.elements && !bytes) {
-    std::optional<Quantization> computed_b;
-    if (!spec_.is_constant(b.tensor)) computed_b = b.quantization();
-    const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization(), computed_b);
-    std::vector<std::unique_ptr<Kernel>> kernels;
-    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-      if (cuts.size() > 2) {
-        spec.k_begin = cuts[i];
-        spec.k_end = cuts[i + 1];
-      }
-      kernels.push_back(make_matmul_kernel(spec, object_cache()));
+  if (form.alpha != 1.0f) return false;
+  if (c.tensor != kNone) return form.beta == 1.0f && as_bias(c, kernel.elements ? results.scaling.bias : spec.bias);
+  Register user = -1;
+  const Program::Value* next = kernel.elements ? nullptr : only_use(kernel.epilogue, results.done, &user);
+  const Load* load = next == nullptr ? nullptr : addend(kernel.epilogue, *next, results.done);
+  if (load != nullptr && as_bias(load->operand, spec.bias)) results.done = user;
+  return false;
+}
+
+/// Products of integers held as floats: as many along k as keep every partial sum exact.
+std::vector<std::unique_ptr<Kernel>> Lowering::exact_products(const ProductKernel& kernel, MatMulSpec spec) {
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  std::optional<Quantization> computed_b;
+  if (!spec_.is_constant(b.tensor)) computed_b = b.quantization();
+  const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization(), computed_b);
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    if (cuts.size() > 2) {
+      spec.k_begin = cuts[i];
+      spec.k_end = cuts[i + 1];
     }
-    results.slot = add_integer_parts(std::move(kernels), inputs, kernel.epilogue.domain, kernel.layer);
+    kernels.push_back(make_matmul_kernel(spec, object_cache()));
+  }
+  return kernels;
+}
+
+/// MatMul and Gemm: one product of oneDNN, on which the first addition of a vector along its columns rides; all else of
+/// the epilogue is a program behind it. Integers are bytes where the processor multiplies these, else floats that hold
+/// them (exact_products).
+bool Lowering::lower_matrices(const ProductKernel& kernel) {
+  const auto form = ops::matrix_form(layer(kernel.layer));
+  if (!form) return false;
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1], c = addend_of(kernel, *form);
+  const auto matrices = matrix_shape(*form, shape(a.tensor), shape(b.tensor), kernel.epilogue.domain);
+  if (!matrices || matrices->k == 0) return false;
+  MatMulSpec spec{*matrices};
+  Results results;
+  results.scaling.last = true;
+  // By instructions for bytes, where the processor has them: the sums are the same.
+  const bool bytes = kernel.elements && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
+                     spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
+  std::vector<int> inputs{read_first(kernel, bytes ? IntegerForm::kBytes : IntegerForm::kFloats, spec)};
+  read_second(kernel, bytes, spec, results, inputs);
+  const bool c_rides = fold_bias(kernel, *form, c, spec, results);
+  if (kernel.elements && !bytes) {
+    results.slot = add_integer_parts(exact_products(kernel, spec), inputs, kernel.epilogue.domain, kernel.layer);
   } else {
     results.slot = new_float_slot(kernel.epilogue.domain);
     add_step(spec.constant_b && !bytes ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()),
              std::move(inputs), {results.slot}, kernel.layer);
   }
-  if (c_left || form->alpha != 1.0f) add_addend(kernel, *form, c_left ? c : Operand{}, results);
+  if (const bool c_left = c.tensor != kNone && !c_rides; c_left || form->alpha != 1.0f)
+    add_addend(kernel, *form, c_left ? c : Operand{}, results);
   lower_epilogue(kernel, results);
   return true;
 }

@@ -128,6 +128,12 @@ class Lowering {
   };
   void lower(const ProductKernel& kernel);
   bool lower_matrices(const ProductKernel& kernel);
+  int read_first(const ProductKernel& kernel, IntegerForm form, MatMulSpec& spec);
+  void read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& spec, Results& results,
+                   std::vector<int>& inputs);
+  bool fold_bias(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, MatMulSpec& spec,
+                 Results& results);
+  std::vector<std::unique_ptr<Kernel>> exact_products(const ProductKernel& kernel, MatMulSpec spec);
   std::unique_ptr<Kernel> weighted_product(MatMulSpec spec, const Operand& weights);
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);

@@ -451,11 +451,6 @@ std::optional<Form> form_of(const AttentionSpec& spec) {
   return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
 
-std::string replaced(std::string text, const std::string& word, const std::string& by) {
-  const std::size_t at = text.find(word);
-  return text.replace(at, word.size(), by);
-}
-
 }  // namespace
 
 std::optional<KernelSource> attention_source(const AttentionSpec& spec) {

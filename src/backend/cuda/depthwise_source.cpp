@@ -89,10 +89,6 @@ EPILOGUE    }
 }
 )";
 
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  return text.replace(text.find(what), what.size(), by);
-}
-
 }  // namespace
 
 bool has_depthwise_source(const ConvolutionSpec& spec) {

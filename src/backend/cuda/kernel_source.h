@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "ulpscope/data_type.h"
 
@@ -29,5 +30,8 @@ struct BoxedMatrix {
 /// kernels before it; conversions between element types as inline PTX (NVRTC brings no headers), loads and
 /// stores of eight elements at once, the functions of instructions.
 const std::string& prelude();
+
+/// With `by` in the place of the first `word`. REQUIRES: there is one.
+std::string replaced(std::string text, std::string_view word, std::string_view by);
 
 }  // namespace ulpscope::cuda

@@ -118,7 +118,7 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   }
   results.alpha = form.alpha;
   results.beta = form.beta;
-  if (kernel.operands.size() > 2 && form.beta != 0.0f) results.addend = kernel.operands[2];
+  results.addend = addend_of(kernel, form);
   if (by_library) {
     results.view = new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
     ProductStep step{.spec = spec};

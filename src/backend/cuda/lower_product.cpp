@@ -134,17 +134,68 @@ Lowering::Weights Lowering::padded(const Weights& weights, std::int64_t columns)
   return result;
 }
 
-/// MatMul and Gemm by cuBLASLt, which reads rows where they lie, also with gaps between them; its results lie likewise,
-/// if all that is left to do can follow these strides. What the epilogue has beyond cuBLASLt's own is a program behind
-/// it, which may become one kernel with the product (add_with_program).
+/// Rows of `a` where they lie, also with gaps between them, and results likewise, if all that is left to do can follow
+/// these strides; else no rows, and results without gaps.
+Lowering::ResultLayout Lowering::layout_of_results(const ProductKernel& kernel, const ops::MatrixForm& form,
+                                                   const MatrixShape& matrices, const MatrixProductSpec& spec) {
+  const bool constant = spec_.is_constant(kernel.operands[1].tensor);
+  const Shape& domain = kernel.epilogue.domain;
+  ResultLayout dense{{}, {domain, ops::strides_of(domain)}, spec.n};
+  if (!matrices.batch_a.empty() || matrices.transpose_a) return dense;
+  auto rows = read_rows(kernel.operands[0], spec.operands);
+  if (!rows) return dense;
+  const std::int64_t columns = spec.m > 1 && constant ? padded_columns(spec.n) : spec.n;
+  FineStrides order = results_of(*rows, spec.n, columns);
+  if (const auto plain = reshaped_strides(order.dims, order.strides, domain))
+    return {std::move(rows), {domain, *plain}, columns};
+  // Results without strides over the domain have to be all that is left to do.
+  const Fold fold = fold_of(kernel, spec.n, spec.operands, addend_of(kernel, form), {});
+  MatrixProductSpec biased = spec;
+  biased.result = spec.operands;
+  biased.a = rows->matrix;
+  biased.b = {1, spec.k, 0};
+  biased.d = {columns, 1, 0};
+  biased.bias = fold.bias.tensor != kNone;
+  biased.alignment = alignment_of(rows->view);
+  const bool whole = form.alpha == 1.0f && form.beta == 1.0f && fold.whole &&
+                     (!biased.bias || (constant && adds_bias_before_rounding(biased)));
+  return whole ? ResultLayout{std::move(rows), std::move(order), columns} : dense;
+}
+
+/// The second operand: beside others in memory, or constant with so many columns, or a tensor as it lies.
+View Lowering::read_second(const ProductKernel& kernel, const MatrixShape& matrices, std::int64_t columns,
+                           MatrixProductSpec& spec) {
+  const Operand& b = kernel.operands[1];
+  const DataType type = spec.operands;
+  const std::int64_t batch = num_elements(matrices.batch_b);
+  spec.b = {1, spec.k, 0};
+  if (const auto adjacent = adjacent_columns(kernel); !adjacent.empty()) return column_weights(kernel, adjacent, type);
+  if (spec_.is_constant(b.tensor)) {
+    Weights weights = float_weights(b, matrices);
+    if (columns != spec.n) weights = padded(weights, columns);
+    spec.n = columns;
+    const auto stored = columns == matrices.n ? stored_matrix(b, matrices, type) : std::nullopt;
+    if (batch > 1) spec.b.batch_stride = spec.k * spec.n;
+    return constant_memory(weights.key, type, weights.values,
+                           stored ? std::span(&*stored, 1) : std::span<const StoredMatrix>());
+  }
+  const Shape dims = matrices.transpose_b ? Shape{spec.n, spec.k}
+                     : batch > 1          ? Shape{spec.batch, spec.k, spec.n}
+                                          : Shape{spec.k, spec.n};
+  const View view = read_matrix(b, type, dims, spec.b, batch);
+  if (matrices.transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
+  return view;
+}
+
+/// MatMul and Gemm by cuBLASLt. What the epilogue has beyond cuBLASLt's own is a program behind it, which may become
+/// one kernel with the product (add_with_program).
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  const auto form = ops::matrix_form(l);
+  const auto form = ops::matrix_form(layer(kernel.layer));
   if (!form) return false;
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const DataType type = operand_type(kernel);
-  const auto matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
-                                    : std::optional(gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain));
+  const Shape& domain = kernel.epilogue.domain;
+  const auto matrices = matrix_shape(*form, shape(a.tensor), shape(b.tensor), domain);
   if (!matrices || matrices->k == 0) return false;
   // One matrix for all of the others' batches has a stride of 0.
   const std::int64_t batch_a = num_elements(matrices->batch_a), batch_b = num_elements(matrices->batch_b);
@@ -153,71 +204,24 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   MatrixProductSpec spec{.m = matrices->m, .n = matrices->n, .k = matrices->k, .batch = batch};
   spec.operands = type;
   spec.tf32 = a.rounding == Rounding::kTF32;
-  ProductStep step;
-  Results results;
-  results.channel = kernel.epilogue.domain.size() - 1;
+  const auto [rows, order, columns] = layout_of_results(kernel, *form, *matrices, spec);
   const Shape a_shape = matrices->transpose_a ? Shape{spec.k, spec.m}
                         : batch_a > 1         ? Shape{batch, spec.m, spec.k}
                                               : Shape{spec.m, spec.k};
-  const Shape& domain = kernel.epilogue.domain;
-  FineStrides order{domain, ops::strides_of(domain)};
-  std::optional<Rows> rows;
-  if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
-  std::int64_t columns = spec.n;
-  if (rows && spec.m > 1 && spec_.is_constant(b.tensor)) columns = padded_columns(spec.n);
-  if (rows) {
-    order = results_of(*rows, spec.n, columns);
-    // Results without strides over the domain have to be all that is left to do.
-    const auto plain = reshaped_strides(order.dims, order.strides, domain);
-    const Operand addend_of_form = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
-    const Fold fold = fold_of(kernel, spec.n, type, addend_of_form, {});
-    MatrixProductSpec biased = spec;
-    biased.result = type;
-    biased.a = rows->matrix;
-    biased.b = {1, spec.k, 0};
-    biased.d = {columns, 1, 0};
-    biased.bias = fold.bias.tensor != kNone;
-    biased.alignment = alignment_of(rows->view);
-    const bool whole = form->alpha == 1.0f && form->beta == 1.0f && fold.whole &&
-                       (!biased.bias || (spec_.is_constant(b.tensor) && adds_bias_before_rounding(biased)));
-    if (plain)
-      order = {domain, *plain};
-    else if (!whole)
-      rows.reset();
-  }
-  if (!rows) {
-    order = {domain, ops::strides_of(domain)};
-    columns = spec.n;
-  }
   const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch_a);
   if (rows) spec.a = rows->matrix;
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
-  step.a = pointer(a_view);
-  View b_view;
-  if (const auto adjacent = adjacent_columns(kernel); !adjacent.empty()) {
-    b_view = column_weights(kernel, adjacent, type);
-    spec.b = {1, spec.k, 0};
-  } else if (spec_.is_constant(b.tensor)) {
-    Weights weights = float_weights(b, *matrices);
-    if (columns != spec.n) weights = padded(weights, columns);
-    spec.n = columns;
-    const auto stored = columns == matrices->n ? stored_matrix(b, *matrices, type) : std::nullopt;
-    b_view = constant_memory(weights.key, type, weights.values,
-                             stored ? std::span(&*stored, 1) : std::span<const StoredMatrix>());
-    spec.b = {1, spec.k, batch_b > 1 ? spec.k * spec.n : 0};
-  } else {
-    const Shape b_shape = matrices->transpose_b ? Shape{spec.n, spec.k}
-                          : batch_b > 1         ? Shape{batch, spec.k, spec.n}
-                                                : Shape{spec.k, spec.n};
-    b_view = read_matrix(b, type, b_shape, spec.b, batch_b);
-    if (matrices->transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
-  }
-  step.b = pointer(b_view);
+  const View b_view = read_second(kernel, *matrices, columns, spec);
   spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
   spec.d = {spec.n, 1, batch > 1 ? spec.m * spec.n : 0};
+  Results results;
+  results.channel = domain.size() - 1;
   results.alpha = form->alpha;
   results.beta = form->beta;
-  if (kernel.operands.size() > 2 && form->beta != 0.0f) results.addend = kernel.operands[2];
+  results.addend = addend_of(kernel, *form);
+  ProductStep step;
+  step.a = pointer(a_view);
+  step.b = pointer(b_view);
   fold_epilogue(kernel, spec, step, results, order);
   if (!target_.has_product(spec)) return false;
   step.spec = spec;

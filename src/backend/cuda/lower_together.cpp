@@ -33,8 +33,7 @@ std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kern
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   if (!form || spec_.is_constant(a.tensor) || !spec_.is_constant(b.tensor)) return {};
   if (num_elements(kernel.epilogue.domain) == 0) return {};
-  const auto matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
-                                    : std::optional(gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain));
+  const auto matrices = matrix_shape(*form, shape(a.tensor), shape(b.tensor), kernel.epilogue.domain);
   // Multiples of 8 columns: each begins where the libraries take it.
   const bool has = matrices && matrices->batch_a.empty() && !matrices->transpose_a && matrices->k > 0;
   return has && matrices->n % 8 == 0 ? matrices : std::nullopt;

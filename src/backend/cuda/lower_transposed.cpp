@@ -76,6 +76,25 @@ std::optional<Lowering::Rows> Lowering::read_positions(const Operand& operand, D
   return rows_of(std::move(view), permuted(*fine, own, last), own[1]);
 }
 
+/// Whether bias and Relu ride on the product, and are then all there is: sets what `spec` has of them.
+bool Lowering::fold_positions(const ProductKernel& kernel, bool biased, MatrixProductSpec& spec) const {
+  const auto& outputs = kernel.epilogue.outputs;
+  Register done = 0, user = -1;
+  if (const Program::Value* next = only_use(kernel.epilogue, 0, &user); next && next->instruction == Instruction::kRelu)
+    done = user;
+  const bool one =
+      outputs.size() == 1 && outputs[0].source == done && !outputs[0].store.exact && outputs[0].store.tensor != kNone;
+  spec.result = one ? type_of(outputs[0].store.rounding) : DataType::kFloat32;
+  spec.bias = biased;
+  const bool bare = done == 0 && !biased;
+  const bool whole = one && is_exact(spec.result, outputs[0].store.rounding) && adds_bias_before_rounding(spec) &&
+                     (spec.result == spec.operands || (bare && spec.result == DataType::kFloat32));
+  spec.bias &= whole;
+  if (!whole) spec.result = DataType::kFloat32;
+  spec.relu = whole && done != 0;
+  return whole;
+}
+
 bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
@@ -97,25 +116,10 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   Results results;
   results.channel = 1;
   results.bias = filters.bias;
-  // The bias and Relu ride on the product where they are all there is.
-  const auto& outputs = epilogue.outputs;
-  Register done = 0, user = -1;
-  if (const Program::Value* next = only_use(epilogue, 0, &user); next && next->instruction == Instruction::kRelu)
-    done = user;
-  const bool one =
-      outputs.size() == 1 && outputs[0].source == done && !outputs[0].store.exact && outputs[0].store.tensor != kNone;
-  const DataType stored = one ? type_of(outputs[0].store.rounding) : DataType::kFloat32;
-  const bool bare = done == 0 && !results.bias;
   auto rows = read_positions(x, spec.operands);
   spec.a = rows ? rows->matrix : MatrixOperand{spec.k, 1, 0};
   if (rows) spec.alignment = alignment_of(rows->view);
-  spec.result = stored;
-  spec.bias = static_cast<bool>(results.bias);
-  const bool whole = one && is_exact(stored, outputs[0].store.rounding) && adds_bias_before_rounding(spec) &&
-                     (stored == spec.operands || (bare && stored == DataType::kFloat32));
-  spec.bias &= whole;
-  if (!whole) spec.result = DataType::kFloat32;
-  spec.relu = whole && done != 0;
+  const bool whole = fold_positions(kernel, static_cast<bool>(results.bias), spec);
   if (!target_.has_product(spec)) return false;
   if (!rows) {
     Shape positions{input[0]};
@@ -139,8 +143,8 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   add(std::move(step));
   const std::vector<std::int64_t> order = channels_last_strides(epilogue.domain);
   if (whole) {
-    place(outputs[0].store.tensor, results.view, fine.dims, order);
-  } else if (!outputs.empty()) {
+    place(epilogue.outputs[0].store.tensor, results.view, fine.dims, order);
+  } else if (!epilogue.outputs.empty()) {
     ProgramAssembly assembly(epilogue.domain, 0);
     const Register raw = assembly.input(results.view, order, Rounding::kNone);
     assemble_epilogue(kernel, results, raw, order, assembly);

@@ -13,6 +13,7 @@
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/program_source.h"
+#include "backend/cuda/recurrent_source.h"
 #include "backend/cuda/steps.h"
 #include "backend/cuda/stored_matrix.h"
 #include "backend/cuda/view.h"
@@ -225,6 +226,16 @@ class Lowering {
   void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
                      const FineStrides& order);
   bool lower_matrices(const ProductKernel& kernel);
+  /// How a product reads its first operand, and leaves results of so many columns.
+  struct ResultLayout {
+    std::optional<Rows> rows;
+    FineStrides order;
+    std::int64_t columns = 0;
+  };
+  ResultLayout layout_of_results(const ProductKernel& kernel, const ops::MatrixForm& form, const MatrixShape& matrices,
+                                 const MatrixProductSpec& spec);
+  View read_second(const ProductKernel& kernel, const MatrixShape& matrices, std::int64_t columns,
+                   MatrixProductSpec& spec);
   void lower_host_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue on the results.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
@@ -295,6 +306,7 @@ class Lowering {
   // lower_transposed.cpp
   /// Transposed convolutions whose windows lie side by side, as a product of matrices.
   bool lower_transposed_patches(const ProductKernel& kernel);
+  bool fold_positions(const ProductKernel& kernel, bool biased, MatrixProductSpec& spec) const;
   /// A row per position, its channels as columns; nothing where they do not lie so.
   std::optional<Rows> read_positions(const Operand& operand, DataType type);
 
@@ -336,6 +348,11 @@ class Lowering {
   /// W x as float32 [rows of X, columns]: those of all directions and gates, and some that nobody reads. No view where
   /// cuBLASLt does not take it.
   View input_sums(const LayerKernel& kernel, const ops::RecurrentForm& form, std::int64_t& columns);
+  std::vector<Pointer> recurrent_parameters(const LayerKernel& kernel, RecurrentStepSpec& step);
+  View recurrent_weights(const Operand& r, const RecurrentStepSpec& step);
+  /// What lies where for the time steps of a layer.
+  struct Recurrence;
+  void add_time_steps(const RecurrentStepSpec& step, const Recurrence& memory);
 
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);

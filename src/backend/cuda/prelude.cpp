@@ -259,4 +259,8 @@ const std::string& prelude() {
   return text;
 }
 
+std::string replaced(std::string text, std::string_view word, std::string_view by) {
+  return text.replace(text.find(word), word.size(), by);
+}
+
 }  // namespace ulpscope::cuda

@@ -187,10 +187,6 @@ std::string multiply_code(DataType type, int columns) {
       registers, registers + 2, columns, name, list, registers, registers + 1, operands);
 }
 
-std::string replaced(std::string text, const std::string& word, const std::string& by) {
-  return text.replace(text.find(word), word.size(), by);
-}
-
 /// Columns that a warp stages at a time; floats from row to row of these.
 int part_of(const ProductTile& tile) { return std::gcd(tile.columns, 64); }
 int pitch_of(const ProductTile& tile) { return part_of(tile) + 8; }
@@ -259,11 +255,12 @@ std::optional<ProductTile> tile_of(std::string_view text) {
   return std::nullopt;
 }
 
-FusedProductKernel fused_product_source(const FusedProductSpec& spec, const ProductTile& tile, int processors) {
-  const MatrixProductSpec& p = spec.product;
+namespace {
+
+/// Rows of results in the order of memory, in as few dimensions as all operands of the program allow.
+Dimensions rows_of(const FusedProductSpec& spec) {
   const ProgramSpec& program = spec.program;
   const std::size_t row_dims = program.domain.size() - 1;
-  // Rows in the order of memory, in as few dimensions as all operands allow.
   std::vector<std::vector<std::int64_t>> strides{spec.row_strides};
   const auto without_last = [&](const std::vector<std::int64_t>& all) {
     strides.emplace_back(all.begin(), all.end() - 1);
@@ -272,9 +269,13 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   for (const ProgramOutput& output : program.outputs) without_last(output.strides);
   std::vector<const std::vector<std::int64_t>*> pointers;
   for (const auto& of : strides) pointers.push_back(&of);
-  const Dimensions rows = canonical(
+  return canonical(
       dimensions_of({program.domain.begin(), program.domain.begin() + static_cast<std::ptrdiff_t>(row_dims)}, pointers),
       {0});
+}
+
+/// The program for eight columns at once, over these rows.
+VectorizedProgramSource program_over(const Dimensions& rows, const ProgramSpec& program) {
   const auto merged = [&](std::size_t operand, const std::vector<std::int64_t>& of) {
     std::vector<std::int64_t> result;
     for (const Dimension& d : rows) result.push_back(d.strides[operand]);
@@ -292,8 +293,16 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   for (std::size_t d = 0; d < rows.size(); ++d) index.push_back(fmt::format("(long long)x{}", d));
   index.emplace_back("(long long)column");
   const std::size_t along = rows.size();
-  const VectorizedProgramSource eight(program.program, std::move(inputs), std::move(outputs), along, std::move(index));
+  return VectorizedProgramSource(program.program, std::move(inputs), std::move(outputs), along, std::move(index));
+}
 
+}  // namespace
+
+FusedProductKernel fused_product_source(const FusedProductSpec& spec, const ProductTile& tile, int processors) {
+  const MatrixProductSpec& p = spec.product;
+  const ProgramSpec& program = spec.program;
+  const Dimensions rows = rows_of(spec);
+  const VectorizedProgramSource eight = program_over(rows, program);
   const int stages = stages_of(tile);
   std::string text = prelude();
   const auto define = [&](const char* name, std::int64_t value) {

@@ -190,14 +190,43 @@ struct Arguments {
   void writes(const std::string& name) { add("float", name); }
 };
 
+/// A value that the kernel has once for each of the directions.
+std::string of_direction(const RecurrentStepSpec& spec, const char* name) {
+  return spec.form.sizes.directions == 2 ? fmt::format("(direction == 0 ? {}0_ : {}1_)", name, name)
+                                         : fmt::format("{}0_", name);
+}
+
+/// Biases, and functions that name what a step reads beside R and the state. The candidate of a linear GRU adds Rb
+/// before its product is scaled, W x and Wb behind it.
+std::string parameter_code(const RecurrentStepSpec& spec, const Part& part) {
+  const bool linear = spec.form.linear_before_reset;
+  const auto bias = [&](std::int64_t row) {
+    return spec.biased ? fmt::format("biases[(direction * (i64)ALL + {}) * HIDDEN + unit]", row) : std::string("0.0f");
+  };
+  std::string parameters = fmt::format("  float bias[{}];\n", part.gates);
+  for (std::int64_t g = 0; g < part.gates; ++g)
+    parameters += fmt::format(
+        "  bias[{}] = {};\n", g,
+        linear && spec.biased && g == 2 ? "candidate_biases[direction * (i64)HIDDEN + unit]" : bias(part.first + g));
+  const std::string added = "from_input[(FIRST + g) * HIDDEN]";
+  parameters += fmt::format(
+      "  const float* const x = (const float*){};\n"
+      "  auto added_of = [&](const float* from_input, int g) -> float {{ return {}; }};\n"
+      "  auto state_of = [&](i64 at) -> float {{ return {}; }};\n"
+      "  auto other_of = [&](const float* from_input, i64 at) -> float {{ return {}; }};\n",
+      of_direction(spec, "x"), linear ? "g < 2 ? " + added + " : 0.0f" : added, part.state,
+      linear ? "from_input[2 * HIDDEN] + " + bias(2) : part.other);
+  if (spec.form.cell == RecurrentCell::kLstm)
+    parameters += fmt::format("  auto peep = [&](int g, float c) -> float {{ return {}; }};\n",
+                              spec.peepholes ? "peepholes[(direction * 3ll + g) * HIDDEN + unit] * c" : "0.0f");
+  return parameters;
+}
+
 KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
   const ops::RecurrentForm& form = spec.form;
   const ops::RecurrentSizes& s = form.sizes;
   const Split split = split_of(spec);
   const bool is_lstm = form.cell == RecurrentCell::kLstm, linear = form.linear_before_reset, two = s.directions == 2;
-  const auto of_direction = [&](const char* name) {
-    return two ? fmt::format("(direction == 0 ? {}0_ : {}1_)", name, name) : fmt::format("{}0_", name);
-  };
 
   Arguments arguments;
   arguments.reads("x0");
@@ -219,30 +248,9 @@ KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
     arguments.writes("y0");
     if (two) arguments.writes("y1");
     end += fmt::format("    store_one<{}>({} + (sequence(own + o) * {}ll + unit) * {}ll, {});\n",
-                       type_code(spec.y->type), of_direction("y"), spec.y->stride, size_of(spec.y->type),
+                       type_code(spec.y->type), of_direction(spec, "y"), spec.y->stride, size_of(spec.y->type),
                        rounded_code(spec.y->rounding, "value", spec.y->type));
   }
-
-  // The candidate of a linear GRU adds Rb before its product is scaled, W x and Wb behind it.
-  const auto bias = [&](std::int64_t row) {
-    return spec.biased ? fmt::format("biases[(direction * (i64)ALL + {}) * HIDDEN + unit]", row) : std::string("0.0f");
-  };
-  std::string parameters = fmt::format("  float bias[{}];\n", part.gates);
-  for (std::int64_t g = 0; g < part.gates; ++g)
-    parameters += fmt::format(
-        "  bias[{}] = {};\n", g,
-        linear && spec.biased && g == 2 ? "candidate_biases[direction * (i64)HIDDEN + unit]" : bias(part.first + g));
-  const std::string added = "from_input[(FIRST + g) * HIDDEN]";
-  parameters += fmt::format(
-      "  const float* const x = (const float*){};\n"
-      "  auto added_of = [&](const float* from_input, int g) -> float {{ return {}; }};\n"
-      "  auto state_of = [&](i64 at) -> float {{ return {}; }};\n"
-      "  auto other_of = [&](const float* from_input, i64 at) -> float {{ return {}; }};\n",
-      of_direction("x"), linear ? "g < 2 ? " + added + " : 0.0f" : added, part.state,
-      linear ? "from_input[2 * HIDDEN] + " + bias(2) : part.other);
-  if (is_lstm)
-    parameters += fmt::format("  auto peep = [&](int g, float c) -> float {{ return {}; }};\n",
-                              spec.peepholes ? "peepholes[(direction * 3ll + g) * HIDDEN + unit] * c" : "0.0f");
 
   KernelSource result;
   result.source = prelude() +
@@ -257,7 +265,7 @@ KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
                       split.threads, arguments.list, type_code(spec.weights), s.hidden, recurrent_width(s.hidden),
                       s.batch, form.gates, part.first, part.gates, split.rows, split.lanes, split.parts, split.threads,
                       spec.sum_stride, literal(form.clip), form.relu, form.input_forget) +
-                  kIndices + arguments.names + parameters + kProducts + part.cell + end + "  }\n}\n";
+                  kIndices + arguments.names + parameter_code(spec, part) + kProducts + part.cell + end + "  }\n}\n";
   const std::int64_t units = split.threads / split.lanes;
   result.grid = {static_cast<unsigned>((s.hidden + units - 1) / units), static_cast<unsigned>(s.directions),
                  static_cast<unsigned>((s.batch + split.rows - 1) / split.rows)};
