@@ -5,16 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "backend/cuda/attention_form.h"
 #include "backend/cuda/element_source.h"
 
 namespace ulpscope::cuda {
 namespace {
-
-constexpr std::int64_t kMostShared = 96 << 10;  // Bytes per block that every architecture from sm_80 on has.
-constexpr std::int64_t kPad = 8;                // Elements behind each row of a tile: rows start in other banks.
-constexpr std::int64_t kPartKeys = 16;          // A part of a tile has a multiple of these: one operand of values.
 
 constexpr const char* kFunctions = R"(
 #define LDMATRIX(M, a, b, c, d, p) \
@@ -409,99 +404,9 @@ constexpr const char* kInTiles = R"(
   }
 )";
 
-std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-/// Rows can be read as words of 16 bytes.
-bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int alignment) {
-  return strides[3] == 1 && depth % 8 == 0 && alignment % 16 == 0 &&
-         std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t stride) { return stride % 8 == 0; });
-}
-
-struct Form {
-  std::int64_t dq, dv, tile;
-  int warps, parts;  ///< Each warp has 16 queries and one of the parts of the keys.
-  bool in_registers;
-  int copies() const { return in_registers ? 1 : 2; }
-  std::int64_t tiles() const { return 2 * (warps * 16 * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
-  std::int64_t shared() const { return tiles() + 4 * parts * warps * 16; }
-  /// Of scores and results, per thread.
-  std::int64_t registers() const { return tile / parts / 2 + dv / 2; }
-  /// In shared memory, with the results of one part in place of the tiles.
-  bool fits() const { return shared() <= kMostShared && (parts == 1 || warps * 16 * dv * 4 <= tiles()); }
-};
-
-/// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
-/// more blocks, and their keys among more warps, so that every processor has some. The bounds are those that were
-/// fastest on an H200 (132 processors) with BERT-base, ViT-B/16 and Whisper.
-std::optional<Form> form_of(const AttentionSpec& spec) {
-  constexpr std::int64_t kVeryFew = 128, kFew = 264, kSome = 1056;
-  const std::int64_t warps = (spec.queries + 15) / 16 * spec.heads * spec.batch;  // Of all blocks, parts aside.
-  const std::int64_t dq = up(spec.depth, 32), dv = up(spec.value_depth, 16);
-  const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : 4;
-  for (int parts = warps < kFew ? 4 : warps < kSome ? 2 : 1; parts <= 4; parts *= 2) {
-    const Form form{dq, dv, up(spec.keys, kPartKeys * parts), in_block, parts, true};
-    if (form.registers() <= 176 && form.fits()) return form;
-  }
-  const bool small = std::max(dq, dv) <= 64;
-  Form form{dq, dv, small ? 128 : dq > 128 ? 32 : 64, small ? 8 : 4, 2, false};
-  if (warps < kFew) form.warps = 2, form.parts = static_cast<int>(std::min<std::int64_t>(4, form.tile / kPartKeys));
-  while (!form.fits() && form.tile > kPartKeys * form.parts) form.tile /= 2;
-  if (!form.fits()) form.parts = 1;
-  while (!form.fits() && form.tile > kPartKeys) form.tile /= 2;
-  return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
-}
-
-}  // namespace
-
-std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
-  if (spec.depth > 256 || spec.value_depth > 256 || spec.keys == 0 || spec.batch > 65535 || spec.heads > 65535)
-    return std::nullopt;
-  const auto form = form_of(spec);
-  if (!form) return std::nullopt;
-  const bool half = spec.type == DataType::kFloat16;
-  std::string text = prelude();
-  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
-  define("NAME", half ? "\"f16\"" : "\"bf16\"");
-  define("PAIR", half ? "pair_f16" : "pair_bf16");
-  define("NAN_IS_ZERO", spec.nan_is_zero);
-  define("QUERIES_KEPT", form->dq <= 128);
-  define("WIDEN", half ? "widen_f16" : "widen_bf16");
-  define("NARROW", half ? "narrow_f16" : "narrow_bf16");
-  define("SCALED_Q", spec.q_factor.has_value());
-  define("SCALED_K", spec.k_factor.has_value());
-  define("FACTOR_Q", literal(spec.q_factor.value_or(1.0f)));
-  define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
-  define("STORED", type_code(spec.stored));
-  define("WARPS", form->warps);
-  define("PARTS", form->parts);
-  define("PART", form->tile / form->parts);
-  define("THREADS", form->warps * form->parts * 32);
-  define("PAD", kPad);
-  define("COPIES", form->copies());
-  define("TILE", form->tile);
-  define("DQ", form->dq);
-  define("DV", form->dv);
-  define("DEPTH", spec.depth);
-  define("VALUES", spec.value_depth);
-  define("KEYS", spec.keys);
-  define("QUERIES", spec.queries);
-  for (int d = 0; d < 4; ++d) {
-    const auto place = static_cast<std::size_t>(d);
-    define(fmt::format("Q{}", d), fmt::format("{}ll", spec.q[place]));
-    define(fmt::format("K{}", d), fmt::format("{}ll", spec.k[place]));
-    define(fmt::format("V{}", d), fmt::format("{}ll", spec.v[place]));
-    define(fmt::format("O{}", d), fmt::format("{}ll", spec.out[place]));
-  }
-  const bool whole_k = whole(spec.k, spec.depth, spec.alignment[1]);
-  define("WHOLE_Q", whole(spec.q, spec.depth, spec.alignment[0]));
-  define("WHOLE_K", whole_k);
-  define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
-  define("WHOLE_OUT",
-         spec.stored == spec.type && form->dv <= form->dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
-  // Groups that are started after them.
-  define("BEHIND_QUERIES", form->in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
-  text += kFunctions;
-  std::string arguments = "const u8* __restrict__ q_, const u8* __restrict__ k_, const u8* __restrict__ v_";
+/// The statements that make of `sum` what the softmax takes, and the kernel's arguments, loads of these among them.
+std::string score_code(const AttentionSpec& spec, std::string& arguments) {
+  arguments = "const u8* __restrict__ q_, const u8* __restrict__ k_, const u8* __restrict__ v_";
   std::string score;
   int count = 0;
   for (const AttentionSpec::Scores& part : spec.scores) {
@@ -521,12 +426,24 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
     score += first ? fmt::format("const float before = {};\n", result) : fmt::format("return {};", result);
   }
   arguments += ", u8* __restrict__ out_";
+  return score;
+}
+
+}  // namespace
+
+std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
+  if (spec.depth > 256 || spec.value_depth > 256 || spec.keys == 0 || spec.batch > 65535 || spec.heads > 65535)
+    return std::nullopt;
+  const auto form = attention_form(spec);
+  if (!form) return std::nullopt;
+  std::string arguments;
+  const std::string score = score_code(spec, arguments);
   std::string kernel = replaced(kKernel, "ARGUMENTS", arguments);
   kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
   kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
   kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
   KernelSource result;
-  result.source = text + kernel;
+  result.source = prelude() + definitions_of(spec, *form) + kFunctions + kernel;
   result.grid = {static_cast<unsigned>((spec.queries + form->warps * 16 - 1) / (form->warps * 16)),
                  static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch)};
   result.block = static_cast<unsigned>(form->warps * form->parts) * 32;

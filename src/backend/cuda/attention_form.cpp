@@ -1,0 +1,92 @@
+#include "backend/cuda/attention_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/element_source.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// Rows can be read as words of 16 bytes.
+bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int alignment) {
+  return strides[3] == 1 && depth % 8 == 0 && alignment % 16 == 0 &&
+         std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t stride) { return stride % 8 == 0; });
+}
+
+}  // namespace
+
+/// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
+/// more blocks, and their keys among more warps, so that every processor has some. The bounds are those that were
+/// fastest on an H200 (132 processors) with BERT-base, ViT-B/16 and Whisper.
+std::optional<AttentionForm> attention_form(const AttentionSpec& spec) {
+  constexpr std::int64_t kVeryFew = 128, kFew = 264, kSome = 1056;
+  const std::int64_t warps = (spec.queries + 15) / 16 * spec.heads * spec.batch;  // Of all blocks, parts aside.
+  const std::int64_t dq = rounded_up(spec.depth, 32), dv = rounded_up(spec.value_depth, 16);
+  const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : 4;
+  for (int parts = warps < kFew ? 4 : warps < kSome ? 2 : 1; parts <= 4; parts *= 2) {
+    const AttentionForm form{dq, dv, rounded_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
+    if (form.registers() <= 176 && form.fits()) return form;
+  }
+  const bool small = std::max(dq, dv) <= 64;
+  AttentionForm form{dq, dv, small ? 128 : dq > 128 ? 32 : 64, small ? 8 : 4, 2, false};
+  if (warps < kFew)
+    form.warps = 2, form.parts = static_cast<int>(std::min<std::int64_t>(4, form.tile / AttentionForm::kPartKeys));
+  while (!form.fits() && form.tile > AttentionForm::kPartKeys * form.parts) form.tile /= 2;
+  if (!form.fits()) form.parts = 1;
+  while (!form.fits() && form.tile > AttentionForm::kPartKeys) form.tile /= 2;
+  return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
+}
+
+std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form) {
+  const bool half = spec.type == DataType::kFloat16;
+  std::string text;
+  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
+  define("NAME", half ? "\"f16\"" : "\"bf16\"");
+  define("PAIR", half ? "pair_f16" : "pair_bf16");
+  define("NAN_IS_ZERO", spec.nan_is_zero);
+  define("QUERIES_KEPT", form.dq <= 128);
+  define("WIDEN", half ? "widen_f16" : "widen_bf16");
+  define("NARROW", half ? "narrow_f16" : "narrow_bf16");
+  define("SCALED_Q", spec.q_factor.has_value());
+  define("SCALED_K", spec.k_factor.has_value());
+  define("FACTOR_Q", literal(spec.q_factor.value_or(1.0f)));
+  define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
+  define("STORED", type_code(spec.stored));
+  define("WARPS", form.warps);
+  define("PARTS", form.parts);
+  define("PART", form.tile / form.parts);
+  define("THREADS", form.warps * form.parts * 32);
+  define("PAD", AttentionForm::kPad);
+  define("COPIES", form.copies());
+  define("TILE", form.tile);
+  define("DQ", form.dq);
+  define("DV", form.dv);
+  define("DEPTH", spec.depth);
+  define("VALUES", spec.value_depth);
+  define("KEYS", spec.keys);
+  define("QUERIES", spec.queries);
+  for (int d = 0; d < 4; ++d) {
+    const auto place = static_cast<std::size_t>(d);
+    define(fmt::format("Q{}", d), fmt::format("{}ll", spec.q[place]));
+    define(fmt::format("K{}", d), fmt::format("{}ll", spec.k[place]));
+    define(fmt::format("V{}", d), fmt::format("{}ll", spec.v[place]));
+    define(fmt::format("O{}", d), fmt::format("{}ll", spec.out[place]));
+  }
+  const bool whole_k = whole(spec.k, spec.depth, spec.alignment[1]);
+  define("WHOLE_Q", whole(spec.q, spec.depth, spec.alignment[0]));
+  define("WHOLE_K", whole_k);
+  define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
+  define("WHOLE_OUT",
+         spec.stored == spec.type && form.dv <= form.dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
+  // Groups that are started after them.
+  define("BEHIND_QUERIES", form.in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
+  return text;
+}
+
+}  // namespace ulpscope::cuda
