@@ -280,7 +280,18 @@ class Describer {
     for (LayerId id : members)
       if (!append(*kernel, made, id)) return std::nullopt;
     add_outputs(*kernel, made, members);
+    find_softmax(*kernel, made);
     return kernel;
+  }
+
+  void find_softmax(ProgramKernel& kernel, const std::map<TensorId, Register>& made) {
+    const auto works = [&](LayerId id) { return works_on_rows(id); };
+    const auto found = std::ranges::find_if(kernel.layers, works);
+    if (found == kernel.layers.end() || layer(*found).op->function != Function::kSoftmax) return;
+    if (std::any_of(found + 1, kernel.layers.end(), works) || kernel.outputs.size() != 1 ||
+        kernel.outputs[0].source != made.at(layer(*found).outputs[0]))
+      return;
+    kernel.softmax_of = register_of(kernel, made, *found, 0, false);
   }
 
   void add_outputs(ProgramKernel& kernel, const std::map<TensorId, Register>& made, std::span<const LayerId> members) {

@@ -52,8 +52,8 @@ class Writer {
     put_all(source, store);
   }
   void put(const ProgramKernel& kernel) {
-    // The domain follows from the layers.
-    const auto& [layers, domain, row_dims, program, loads, outputs] = kernel;
+    // The domain and what a softmax is taken of follow from the layers.
+    const auto& [layers, domain, row_dims, program, loads, outputs, softmax_of] = kernel;
     put_all(row_dims, layers, program.values, loads, outputs);
   }
   void put(const ProductKernel& kernel) {
@@ -69,6 +69,36 @@ class Writer {
 };
 
 }  // namespace
+
+IdMap<TensorId, KernelUses> uses_of(const Schedule& schedule) {
+  IdMap<TensorId, KernelUses> uses(schedule.storage.size());
+  for (const std::vector<KernelDescription>& kernels : schedule.kernels)
+    for (const KernelDescription& kernel : kernels) {
+      const auto reads = [&](const Operand& operand) {
+        if (operand.tensor == kNone) return;
+        std::vector<const KernelDescription*>& readers = uses[operand.tensor].readers;
+        if (readers.empty() || readers.back() != &kernel) readers.push_back(&kernel);
+      };
+      const auto program = [&](const ProgramKernel& described) {
+        for (const Load& load : described.loads)
+          if (load.source == Load::Source::kTensor) reads(load.operand);
+        for (const auto& output : described.outputs)
+          if (output.store.tensor != kNone) uses[output.store.tensor].producer = &kernel;
+      };
+      if (const auto* described = std::get_if<ProgramKernel>(&kernel)) {
+        program(*described);
+      } else if (const auto* product = std::get_if<ProductKernel>(&kernel)) {
+        std::ranges::for_each(product->operands, reads);
+        program(product->epilogue);
+      } else {
+        const auto& single = std::get<LayerKernel>(kernel);
+        std::ranges::for_each(single.operands, reads);
+        for (const Store& store : single.outputs)
+          if (store.tensor != kNone) uses[store.tensor].producer = &kernel;
+      }
+    }
+  return uses;
+}
 
 std::string identity_of(const KernelDescription& kernel) {
   Writer writer;

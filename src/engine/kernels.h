@@ -75,6 +75,8 @@ struct ProgramKernel {
     Store store;  ///< Of the shape of the domain, or (one value per row) of the domain with its rows at size 1 or gone.
   };
   std::vector<Output> outputs;
+  /// What a Softmax is taken of whose result is all that is left, and which is all that works on rows; else -1.
+  Register softmax_of = -1;
 };
 
 /// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
@@ -110,6 +112,15 @@ struct Schedule {
   std::vector<Operand> outputs;       ///< The network's outputs, in the types that callers get.
   IdMap<TensorId, DataType> storage;  ///< Per tensor: the type whose numbers its elements are, once stored.
 };
+
+/// Who makes a tensor, and who reads it, each kernel once.
+struct KernelUses {
+  const KernelDescription* producer = nullptr;
+  std::vector<const KernelDescription*> readers;
+};
+
+/// Per tensor. They point into the schedule.
+IdMap<TensorId, KernelUses> uses_of(const Schedule& schedule);
 
 /// The bytes of everything that a kernel's values depend on, but for the values that it reads.
 std::string identity_of(const KernelDescription& kernel);

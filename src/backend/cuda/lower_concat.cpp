@@ -35,7 +35,7 @@ void Lowering::find_parts() {
 TensorId Lowering::generated_part(TensorId id, const std::set<TensorId>& network_outputs) const {
   for (;;) {
     if (spec_.is_constant(id) || network_outputs.contains(id)) return kNone;
-    const Uses& uses = uses_[id];
+    const KernelUses& uses = uses_[id];
     if (uses.readers.size() != 1 || uses.producer == nullptr) return kNone;
     if (std::holds_alternative<ProgramKernel>(*uses.producer)) return id;
     const auto* single = std::get_if<LayerKernel>(uses.producer);

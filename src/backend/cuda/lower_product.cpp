@@ -36,7 +36,7 @@ void Lowering::lower(const ProductKernel& kernel) {
   if (lowered_.contains(&kernel)) return;
   if (num_elements(kernel.epilogue.domain) == 0) return define_empty(kernel.epilogue.outputs);
   if (const auto attention = attentions_.find(&kernel); attention != attentions_.end()) {
-    if (lower_attention(attention->second, kernel)) return;
+    if (lower_attention(attention->second)) return;
     lower_parts(attention->second);
     current_ = kernel.layer;
   }

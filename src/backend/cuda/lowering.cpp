@@ -44,7 +44,12 @@ Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightC
       subgraphs_(subgraphs),
       target_(target),
       locations_(network_.tensors.size()),
-      uses_(network_.tensors.size()) {}
+      uses_(uses_of(schedule)) {
+  for (AttentionKernel& attention : attentions_of(spec, schedule, uses_)) {
+    deferred_.insert(attention.parts.begin(), attention.parts.end());
+    attentions_[attention.values] = std::move(attention);
+  }
+}
 
 Steps Lowering::run() {
   for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
@@ -53,9 +58,7 @@ Steps Lowering::run() {
     made_.host.back().input = static_cast<int>(i);
   }
   made_.steps.reserve(2 * network_.layers.size());
-  find_uses();
   find_parts();
-  find_attentions();
   for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels)
       if (!deferred_.contains(&kernel)) lower(kernel);
@@ -74,34 +77,6 @@ void Lowering::lower(const KernelDescription& kernel) {
   const KernelDescription* const outer = std::exchange(described_, &kernel);
   std::visit([&](const auto& described) { lower(described); }, kernel);
   described_ = outer;
-}
-
-void Lowering::find_uses() {
-  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
-    for (const KernelDescription& kernel : kernels) {
-      const auto reads = [&](const Operand& operand) {
-        if (operand.tensor == kNone) return;
-        std::vector<const KernelDescription*>& readers = uses_[operand.tensor].readers;
-        if (readers.empty() || readers.back() != &kernel) readers.push_back(&kernel);
-      };
-      const auto program = [&](const ProgramKernel& described) {
-        for (const Load& load : described.loads)
-          if (load.source == Load::Source::kTensor) reads(load.operand);
-        for (const auto& output : described.outputs)
-          if (output.store.tensor != kNone) uses_[output.store.tensor].producer = &kernel;
-      };
-      if (const auto* described = std::get_if<ProgramKernel>(&kernel)) {
-        program(*described);
-      } else if (const auto* product = std::get_if<ProductKernel>(&kernel)) {
-        std::ranges::for_each(product->operands, reads);
-        program(product->epilogue);
-      } else {
-        const auto& single = std::get<LayerKernel>(kernel);
-        std::ranges::for_each(single.operands, reads);
-        for (const Store& store : single.outputs)
-          if (store.tensor != kNone) uses_[store.tensor].producer = &kernel;
-      }
-    }
 }
 
 // --- Memory

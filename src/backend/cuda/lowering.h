@@ -19,6 +19,7 @@
 #include "backend/cuda/view.h"
 #include "backend/prepared_constants.h"
 #include "backend/product_form.h"
+#include "engine/attention.h"
 #include "ops/recurrent/form.h"
 
 namespace ulpscope::cuda {
@@ -107,7 +108,6 @@ class Lowering {
 
   // lowering.cpp
   void lower(const KernelDescription& kernel);
-  void find_uses();
   template <typename Work>
   void add(Work work) {
     if constexpr (std::is_same_v<Work, HostStep>)
@@ -311,27 +311,11 @@ class Lowering {
   std::optional<Rows> read_positions(const Operand& operand, DataType type);
 
   // lower_attention.cpp
-  /// Kernels that attention consists of; `parts`: all but the last product, in their order.
-  struct Attention {
-    const ProductKernel* scores = nullptr;
-    const ProgramKernel* softmax = nullptr;
-    Register score = 0;                   ///< Of the softmax's program: what it is taken of.
-    Rounding rounding = Rounding::kNone;  ///< Of the scores between both.
-    bool nan_is_zero = false;
-    /// Operands of the first product, of what they were before a number was multiplied in.
-    Operand q, k;
-    std::optional<float> q_factor, k_factor;
-    std::vector<const KernelDescription*> parts;
-  };
-  void find_attentions();
-  std::optional<Attention> attention_of(const ProductKernel& values) const;
-  bool is_zero(TensorId id) const;
-  /// Nobody but so many kernels read it, and it is no network output; the kernel that makes it, else null.
-  const KernelDescription* sole_producer(TensorId id, std::size_t readers) const;
-  /// The operand is another one times a number, stored in the type that the operand is read in: that one.
-  std::optional<std::pair<Operand, float>> multiplied(const Operand& operand) const;
-  void lower_parts(const Attention& attention);
-  bool lower_attention(const Attention& attention, const ProductKernel& values);
+  void lower_parts(const AttentionKernel& attention);
+  bool lower_attention(const AttentionKernel& attention);
+  std::optional<AttentionSpec> attention_spec(const AttentionKernel& attention) const;
+  AttentionSpec::Scores score_part(ProgramKernel kernel, Register source, TensorId given, const AttentionSpec& spec,
+                                   KernelStep& step);
 
   // lower_concat.cpp
   /// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps.
@@ -388,12 +372,7 @@ class Lowering {
   std::map<std::tuple<TensorId, bool, float, bool, Shape, std::vector<std::int64_t>>, View> integers_;
   std::set<std::string> host_layers_;       ///< Names, for one warning.
   std::set<const ProductKernel*> lowered_;  ///< With others, ahead of their turn.
-  /// Who makes and who reads a tensor, each kernel once.
-  struct Uses {
-    const KernelDescription* producer = nullptr;
-    std::vector<const KernelDescription*> readers;
-  };
-  IdMap<TensorId, Uses> uses_;
+  const IdMap<TensorId, KernelUses> uses_;
   /// Of the results of Concat: whole, and where a part begins in it.
   struct Part {
     const Store* whole = nullptr;
@@ -402,7 +381,7 @@ class Lowering {
   std::map<TensorId, Part> parts_;
   std::map<TensorId, View> wholes_;  ///< That some part was computed into.
   std::set<TensorId> cleared_;       ///< Those that held zeros before any part.
-  std::map<const ProductKernel*, Attention> attentions_;
+  std::map<const ProductKernel*, AttentionKernel> attentions_;  ///< By their last product.
   std::set<const KernelDescription*> deferred_;  ///< Kernels that wait for the attention they belong to.
 };
 

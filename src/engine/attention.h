@@ -1,0 +1,30 @@
+// Attention in a schedule: two products with a softmax between them, which a backend may compute as one kernel, whether
+// they are one group (nothing is rounded between them) or several (what would be stored is rounded all the same).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/kernels.h"
+
+namespace ulpscope {
+
+/// Kernels of a schedule, which says what each of them computes: who does not compute all at once carries them out one
+/// by one. Nobody else reads what lies between them.
+struct AttentionKernel {
+  Operand q, k, v;
+  /// What elements of q and k are multiplied by, and rounded to the type that they are read in, before anything else.
+  std::optional<float> q_factor, k_factor;
+  const ProductKernel* scores = nullptr;        ///< q k, with its epilogue.
+  Rounding rounding = Rounding::kNone;          ///< Of the scores, before
+  const ProgramKernel* softmax = nullptr;       ///< adds a mask, say, and takes the softmax: ProgramKernel::softmax_of.
+  bool nan_is_zero = false;                     ///< Probabilities that are not a number count as 0.
+  const ProductKernel* values = nullptr;        ///< Probabilities times v, with its stores.
+  std::vector<const KernelDescription*> parts;  ///< All but `values`, in their order.
+};
+
+/// All of them. They point into the schedule. `uses`: uses_of() it.
+std::vector<AttentionKernel> attentions_of(const Specialization& spec, const Schedule& schedule,
+                                           const IdMap<TensorId, KernelUses>& uses);
+
+}  // namespace ulpscope
