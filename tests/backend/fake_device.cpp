@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "backend/cuda/view.h"
 #include "backend/cuda_elements.h"
 
 namespace ulpscope::cuda::fake {

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "backend/cuda/attention_source.h"
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/products.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -18,15 +18,21 @@ std::optional<std::array<std::int64_t, 4>> four_strides(const Shape& shape, std:
 
 }  // namespace
 
-void Lowering::lower_parts(const AttentionKernel& attention) {
-  for (const KernelDescription* part : attention.parts) {
-    deferred_.erase(part);
-    lower(*part);
+Attentions::Attentions(const KernelLowering& context, const Schedule& schedule, Programs& programs)
+    : KernelLowering(context), programs_(programs) {
+  for (AttentionKernel& attention : attentions_of(spec_, schedule, uses_)) {
+    parts_of_all_.insert(attention.parts.begin(), attention.parts.end());
+    attentions_[attention.values] = std::move(attention);
   }
 }
 
+const AttentionKernel* Attentions::find(const ProductKernel& values) const {
+  const auto found = attentions_.find(&values);
+  return found == attentions_.end() ? nullptr : &found->second;
+}
+
 /// What of types, shapes and sizes follows from the descriptions; nothing where the kernel has no form for them.
-std::optional<AttentionSpec> Lowering::attention_spec(const AttentionKernel& attention) const {
+std::optional<AttentionSpec> Attentions::spec_of(const AttentionKernel& attention) const {
   const Store& out = attention.values->epilogue.outputs[0].store;
   AttentionSpec spec;
   spec.q_factor = attention.q_factor;
@@ -52,8 +58,8 @@ std::optional<AttentionSpec> Lowering::attention_spec(const AttentionKernel& att
 
 /// The part of a program up to `source`, over (batch, heads, queries, keys). `given`: the tensor that is not loaded,
 /// but there already; kNone: the result of the product. What else it reads goes behind the other arguments of `step`.
-AttentionSpec::Scores Lowering::score_part(ProgramKernel kernel, Register source, TensorId given,
-                                           const AttentionSpec& spec, KernelStep& step) {
+AttentionSpec::Scores Attentions::score_part(ProgramKernel kernel, Register source, TensorId given,
+                                             const AttentionSpec& spec, KernelStep& step) {
   kernel.domain = {spec.batch, spec.heads, spec.queries, spec.keys};
   kernel.row_dims = 0;
   ProgramAssembly assembly(kernel.domain, 0);
@@ -67,7 +73,7 @@ AttentionSpec::Scores Lowering::score_part(ProgramKernel kernel, Register source
     const Load& load = kernel.loads[value.load];
     if (load.source == Load::Source::kResult || (given != kNone && load.operand.tensor == given)) registers[r] = sum;
   }
-  assemble(kernel, assembly, registers);
+  programs_.assemble(kernel, assembly, registers);
   const auto& inputs = assembly.spec().inputs;
   step.reads.insert(step.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
   return {assembly.spec().program, registers[source], {inputs.begin() + 1, inputs.end()}};
@@ -76,13 +82,14 @@ AttentionSpec::Scores Lowering::score_part(ProgramKernel kernel, Register source
 /// The programs between the products become two pieces of the kernel: the epilogue of the first product, and what the
 /// softmax is taken of; between them lies the rounding that the scores would be stored with. False where the kernel has
 /// no form for these types, shapes or sizes: then the parts are lowered by themselves.
-bool Lowering::lower_attention(const AttentionKernel& attention) {
+bool Attentions::lower(const AttentionKernel& attention) {
   const Operand &q = attention.q, &k = attention.k, &v = attention.v;
   const Store& out = attention.values->epilogue.outputs[0].store;
-  auto spec = attention_spec(attention);
+  auto spec = spec_of(attention);
   if (!spec) return false;
-  current_ = attention.values->layer;
-  const View q_view = read_as(q, spec->type), k_view = read_as(k, spec->type), v_view = read_as(v, spec->type);
+  steps_.begin(attention.values->layer);
+  const View q_view = memory_.read_as(q, spec->type), k_view = memory_.read_as(k, spec->type),
+             v_view = memory_.read_as(v, spec->type);
   const auto q_strides = four_strides(shape(q.tensor), q_view.strides);
   const auto v_strides = four_strides(shape(v.tensor), v_view.strides);
   auto k_strides = four_strides(shape(k.tensor), k_view.strides);
@@ -110,8 +117,8 @@ bool Lowering::lower_attention(const AttentionKernel& attention) {
   spec->scores[1] = score_part(*attention.softmax, attention.softmax->softmax_of, store.tensor, *spec, step);
   step.source = shared_attention(*spec);
   if (step.source == nullptr) return false;
-  step.writes = {pointer(define(out, strides))};
-  add(std::move(step));
+  step.writes = {pointer(memory_.define(out, strides))};
+  steps_.add(std::move(step));
   return true;
 }
 

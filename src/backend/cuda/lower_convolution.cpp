@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/products.h"
 #include "ops/movement.h"
 #include "ops/window.h"
 
@@ -89,27 +89,27 @@ Tensor as_ordinary(const Tensor& weights, std::int64_t groups) {
 }  // namespace
 
 /// The input with channels innermost, in the type of the product; `spec` says how it is spread out and padded.
-View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
-                                 const std::vector<std::int64_t>& spread) {
+View Convolutions::convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
+                                     const std::vector<std::int64_t>& spread) {
   const Operand& x = kernel.operands[0];
   const Shape& own = shape(x.tensor);
   const std::vector<std::int64_t> wanted = channels_last_strides(own);
   const bool spreads = std::ranges::any_of(spread, [](std::int64_t s) { return s != 1; });
   if (!spreads && spec.input == own)
-    return kernel.elements ? read_integers(x, own, wanted) : read_as(x, spec.operands, wanted);
+    return kernel.elements ? matrices_.read_integers(x, own, wanted) : memory_.read_as(x, spec.operands, wanted);
   // Into zeros: more channels, or elements apart.
-  const View from = kernel.elements                 ? read_integers(x, own, wanted)
-                    : x.rounding == Rounding::kTF32 ? read_as(x, DataType::kFloat32, wanted)
-                                                    : device_view(x);
-  const View to = new_view(spec.operands, spec.input, channels_last_strides(spec.input));
-  add(ClearStep{pointer(to), static_cast<std::size_t>(num_elements(spec.input)) * size_of(spec.operands)});
+  const View from = kernel.elements                 ? matrices_.read_integers(x, own, wanted)
+                    : x.rounding == Rounding::kTF32 ? memory_.read_as(x, DataType::kFloat32, wanted)
+                                                    : memory_.device_view(x);
+  const View to = steps_.new_view(spec.operands, spec.input, channels_last_strides(spec.input));
+  steps_.add(ClearStep{pointer(to), static_cast<std::size_t>(num_elements(spec.input)) * size_of(spec.operands)});
   View places = to;
   for (std::size_t d = 0; d < spread.size(); ++d) places.strides[d + 2] *= spread[d];
-  add_copy(from, places, own);
+  steps_.add_copy(from, places, own);
   return to;
 }
 
-Lowering::Filters Lowering::filters_of(const ProductKernel& kernel) const {
+Convolutions::Filters Convolutions::filters_of(const ProductKernel& kernel) const {
   const Rounding rounding = kernel.operands[1].rounding;
   Filters filters;
   filters.weights = constants_.convolution_weights(kernel, rounding, filters.key);
@@ -118,7 +118,7 @@ Lowering::Filters Lowering::filters_of(const ProductKernel& kernel) const {
   return filters;
 }
 
-bool Lowering::lower_patches(const ProductKernel& kernel) {
+bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
@@ -140,7 +140,7 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   spec.d = {spec.n, 1, 0};
   const auto& outputs = epilogue.outputs;
   const Filters filters = filters_of(kernel);
-  Results results;
+  ProductResults results;
   results.channel = 1;
   results.bias = filters.bias;
   spec.bias = static_cast<bool>(results.bias);
@@ -151,7 +151,7 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   if (!whole) spec.result = DataType::kFloat32;
   if (!target_.has_product(spec)) return false;
   // Rows of the matrix: the elements of one window, channel by channel, as the weights have them.
-  const View from = device_view(kernel.operands[0]);
+  const View from = memory_.device_view(kernel.operands[0]);
   Shape dims{input[0]};
   std::vector<std::int64_t> read{from.strides[0]};
   for (std::size_t d = 0; d < rank; ++d) {
@@ -164,24 +164,24 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
     dims.push_back(g.kernel[d]);
     read.push_back(from.strides[d + 2]);
   }
-  const View windows = copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
-                              kernel.operands[0].rounding, ops::strides_of(dims));
+  const View windows = memory_.copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
+                                      kernel.operands[0].rounding, ops::strides_of(dims));
   ProductStep step;
   step.a = pointer(windows);
-  step.b = pointer(constant_memory(filters.key + "|rows", spec.operands, filters.weights));
-  if (spec.bias) step.bias = pointer(constant_view(results.bias, filters.bias_key + "|bias", spec.result));
-  results.view = whole ? define(outputs[0].store, channels_last_strides(epilogue.domain))
-                       : new_view(spec.result, epilogue.domain, channels_last_strides(epilogue.domain));
+  step.b = pointer(steps_.constant_memory(filters.key + "|rows", spec.operands, filters.weights));
+  if (spec.bias) step.bias = pointer(memory_.constant_view(results.bias, filters.bias_key + "|bias", spec.result));
+  results.view = whole ? memory_.define(outputs[0].store, channels_last_strides(epilogue.domain))
+                       : steps_.new_view(spec.result, epilogue.domain, channels_last_strides(epilogue.domain));
   step.d = pointer(results.view);
   step.spec = spec;
-  add(std::move(step));
+  steps_.add(std::move(step));
   if (spec.bias) results.bias = {};
-  lower_epilogue(kernel, results);
+  epilogues_.lower(kernel, results);
   return true;
 }
 
 /// The window without steps. `spread`: how far apart the elements of a transposed one's input are put.
-ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vector<std::int64_t>& spread) const {
+ConvolutionSpec Convolutions::convolution_spec(const ProductKernel& kernel, std::vector<std::int64_t>& spread) const {
   const Layer& l = layer(kernel.layer);
   const Shape &input = shape(l.inputs[0]), &kernel_shape = shape(l.inputs[1]);
   const bool transposed = ops::is_transposed_convolution(l);
@@ -221,7 +221,7 @@ ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vec
   return spec;
 }
 
-bool Lowering::lower_convolution(const ProductKernel& kernel) {
+bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
@@ -237,7 +237,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   bool by_cudnn = std::ranges::none_of(spec.pads_begin, negative) && std::ranges::none_of(spec.pads_end, negative);
   std::string key;
   ConstantSource values = constants_.convolution_weights(kernel, rounding, key);
-  Results results;
+  ProductResults results;
   results.channel = 1;
   if (kernel.elements) {
     const std::string own = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key);
@@ -257,28 +257,28 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const ConvolutionFold fold = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : ConvolutionFold{};
   by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
-  step.weights = pointer(
-      constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-                      kernel.elements ? DataType::kInt8 : spec.operands,
-                      [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
-                        return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
-                      }));
+  step.weights = pointer(steps_.constant_memory(
+      fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
+      kernel.elements ? DataType::kInt8 : spec.operands,
+      [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+        return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
+      }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));
-  results.view = fold.whole ? define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
-                            : new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));
+  results.view = fold.whole ? memory_.define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
+                            : steps_.new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));
   results.done = fold.done;
   if (fold.biased) results.bias = {};
   step.y = pointer(results.view);
   step.spec = spec;
-  add(std::move(step));
-  lower_epilogue(kernel, results);
+  steps_.add(std::move(step));
+  epilogues_.lower(kernel, results);
   return true;
 }
 
 /// Steps of the epilogue that cuDNN computes: all of them, or the bias alone.
-Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec,
-                                                     ConvolveStep& step, const Tensor& bias,
-                                                     const std::string& bias_key) {
+Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec,
+                                                             ConvolveStep& step, const Tensor& bias,
+                                                             const std::string& bias_key) {
   const ProgramKernel& epilogue = kernel.epilogue;
   if (kernel.elements || epilogue.outputs.empty()) return {};
   // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none.
@@ -289,7 +289,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
   biased.steps = {{Kind::kBias, type}};
   biased.stored = DataType::kFloat32;
   const auto only_bias = [&]() -> ConvolutionFold {
-    step.steps = {pointer(constant_view(addends, addends_key, type))};
+    step.steps = {pointer(memory_.constant_view(addends, addends_key, type))};
     if (type == DataType::kFloat32 || !target_.has_convolution(biased)) {
       step.steps.clear();
       return {};
@@ -303,7 +303,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
   with.stored = type_of(store.rounding);
   if (bias) {
     with.steps.push_back({Kind::kBias, type});
-    step.steps.push_back(pointer(constant_view(addends, addends_key, type)));
+    step.steps.push_back(pointer(memory_.constant_view(addends, addends_key, type)));
   }
   // In float32 what cuDNN has compiled beforehand is the bias and Relu. Anything else takes it 10 times as long (1x1
   // convolutions with a residual on an H200: 14 us become 210). Its functions have the digits of 16-bit results only
@@ -330,7 +330,8 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
       if (load == nullptr || load->per_channel || load->operand.is_encoded() ||
           spec_.is_constant(load->operand.tensor) || shape(load->operand.tensor) != epilogue.domain)
         break;
-      const View view = read_as(load->operand, device_view(load->operand).type, channels_last_strides(epilogue.domain));
+      const View view = memory_.read_as(load->operand, memory_.device_view(load->operand).type,
+                                        channels_last_strides(epilogue.domain));
       if (!is_exact(view.type, load->operand.rounding)) break;
       with.steps.push_back({Kind::kResidual, view.type});
       step.steps.push_back(pointer(view));
@@ -343,8 +344,8 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
 }
 
 /// The whole of it as one generated kernel.
-bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, const ConvolveStep& step,
-                                    const Results& results) {
+bool Convolutions::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, const ConvolveStep& step,
+                                        const ProductResults& results) {
   spec.steps.clear();
   spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
   const ProgramKernel& epilogue = kernel.epilogue;
@@ -352,14 +353,14 @@ bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec
   // Load 0 is the sum; the kernel has it in a register.
   View sum{-1, spec.stored, 0, channels_last_strides(epilogue.domain)};
   const Register raw = assembly.input(sum, sum.strides, Rounding::kNone);
-  assemble_epilogue(kernel, results, raw, sum.strides, assembly);
+  epilogues_.assemble(kernel, results, raw, sum.strides, assembly);
   const ProgramSpec& program = assembly.spec();
   KernelStep made;
   made.source = shared_convolution(spec, program.program, std::span(program.inputs).subspan(1), program.outputs);
   made.reads = {step.x, step.weights};
   made.reads.insert(made.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
   made.writes = assembly.writes();
-  add(std::move(made));
+  steps_.add(std::move(made));
   return true;
 }
 

@@ -2,7 +2,7 @@
 // one tap, whose generated kernel takes all sizes, and unsigned operands. Batches are groups of that convolution.
 #include <limits>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/products.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -50,24 +50,9 @@ bool fits(std::int64_t k, const Quantization& a, bool b_is_unsigned) {
 
 }  // namespace
 
-View Lowering::read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
-  const Quantization& q = operand.quantization();
-  const auto [found, is_new] =
-      integers_.try_emplace({operand.tensor, operand.exact, q.scale, q.is_unsigned, domain, strides});
-  if (!is_new) return found->second;
-  const View from = device_view(operand.plain());
-  const View to = new_view(q.is_unsigned ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
-  ProgramAssembly assembly(domain, 0);
-  const Register value =
-      assembly.input(from, broadcast_strides(shape(operand.tensor), from.strides, domain), Rounding::kNone);
-  assembly.output(assembly.program().apply(Instruction::kCopy, value), to, to.strides, Rounding::kNone, q);
-  add(std::move(assembly).finish());
-  return found->second = to;
-}
-
 /// cuBLASLt where it multiplies such bytes (signed, in fours), a generated kernel elsewhere: sums are exact in both.
 /// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
-bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
+bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization().is_unsigned;
   const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
@@ -92,20 +77,20 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   View a_view, b_view;
   if (s->batch.empty()) {
     const Shape transposed{m, k};
-    a_view =
-        read_integers(a, a_shape, form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
+    a_view = matrices_.read_integers(a, a_shape,
+                                     form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
   } else {
     Shape domain = s->batch;
     domain.insert(domain.end(), {m, k});
-    a_view =
-        read_integers(a, domain, matrix_strides(s->batch, by_library ? m * k : k, by_library ? k : batches * k, 1));
+    a_view = matrices_.read_integers(a, domain,
+                                     matrix_strides(s->batch, by_library ? m * k : k, by_library ? k : batches * k, 1));
   }
-  Results results;
+  ProductResults results;
   results.channel = kernel.epilogue.domain.size() - 1;
   if (constant) {
-    const Weights weights = integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b});
+    const MatrixWeights weights = matrices_.integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b});
     results.scale = weights.scale;
-    b_view = constant_memory(weights.key, DataType::kInt8, weights.values);
+    b_view = steps_.constant_memory(weights.key, DataType::kInt8, weights.values);
   } else {
     Shape domain = b_shape;
     if (!s->batch.empty()) {
@@ -113,28 +98,29 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
       domain.insert(domain.end(), {k, n});
     }
     const Shape outer(domain.begin(), domain.end() - 2);
-    b_view = read_integers(b, domain, matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
+    b_view = matrices_.read_integers(b, domain,
+                                     matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
     results.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   }
   results.alpha = form.alpha;
   results.beta = form.beta;
   results.addend = addend_of(kernel, form);
   if (by_library) {
-    results.view = new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
+    results.view = steps_.new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
     ProductStep step{.spec = spec};
     step.a = pointer(a_view), step.b = pointer(b_view), step.d = pointer(results.view);
-    add(std::move(step));
+    steps_.add(std::move(step));
   } else {
     results.view = integer_sums(a_view, b_view, m, n, k, batches);
     results.view.strides =
         s->batch.empty() ? ops::strides_of(kernel.epilogue.domain) : matrix_strides(s->batch, n, batches * n, 1);
   }
-  lower_epilogue(kernel, results);
+  epilogues_.lower(kernel, results);
   return true;
 }
 
 /// a, [m, batches, k], by b, [batches, n, k]: the float32 next to each sum, [m, batches, n].
-View Lowering::integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k,
+View Products::integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k,
                             std::int64_t batches) {
   ConvolutionSpec spec{.input = {1, batches * k, m},
                        .weights = {batches * n, k, 1},
@@ -146,10 +132,10 @@ View Lowering::integer_sums(const View& a, const View& b, std::int64_t m, std::i
                        .groups = batches,
                        .operands = a.type,
                        .unsigned_weights = b.type == DataType::kUInt8};
-  const View sums = new_view(DataType::kFloat32, spec.output, channels_last_strides(spec.output));
+  const View sums = steps_.new_view(DataType::kFloat32, spec.output, channels_last_strides(spec.output));
   Program program;
   const ProgramOutput output{.source = program.apply(Instruction::kCopy, program.load(0)), .strides = sums.strides};
-  add(KernelStep{
+  steps_.add(KernelStep{
       shared_convolution(spec, program, {}, std::span(&output, 1)), {pointer(a), pointer(b)}, {pointer(sums)}});
   return sums;
 }

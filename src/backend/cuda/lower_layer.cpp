@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "backend/conversion.h"
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/layers.h"
+#include "backend/cuda/movement_source.h"
 #include "backend/cuda/trace.h"
 #include "backend/reference_kernel.h"
 #include "ops/forms.h"
@@ -39,8 +40,8 @@ class IndexCheck final : public Kernel {
 
 }  // namespace
 
-void Lowering::lower(const LayerKernel& kernel) {
-  current_ = kernel.layer;
+void Layers::lower(const LayerKernel& kernel) {
+  steps_.begin(kernel.layer);
   if (lower_recurrent(kernel)) return;
   const Layer& l = layer(kernel.layer);
   bool settled = !kernel.open && l.has_one_output();
@@ -52,7 +53,7 @@ void Lowering::lower(const LayerKernel& kernel) {
     const bool absent = l.op->is_parameter(i) && spec_.is_constant(id) && num_elements(shape(id)) == 0;
     settled &= absent || (spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0);
     if (!spec_.is_constant(id))
-      on_host &= !locations_[id].device && !locations_[id].fine && physical_type(spec_.type(id)) != DataType::kFloat32;
+      on_host &= !memory_.is_on_device(id) && physical_type(spec_.type(id)) != DataType::kFloat32;
   }
   for (TensorId id : present(l.outputs)) {
     settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
@@ -69,19 +70,20 @@ void Lowering::lower(const LayerKernel& kernel) {
 }
 
 /// Layers that only rename or permute dimensions.
-bool Lowering::lower_view(const LayerKernel& kernel) {
+bool Layers::lower_view(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const Store& store = kernel.outputs[0];
   if (spec_.is_constant(l.inputs[0])) return false;
   const Shape &from = shape(l.inputs[0]), &to = shape(l.outputs[0]);
   const auto permutation = ops::permutation(l, static_cast<std::int64_t>(from.size()));
   if (!permutation && !ops::is_view(l, spec_.known_inputs(l))) return false;
-  auto [view, dims] = fine_view(kernel.operands[0]);
+  auto [view, dims] = memory_.fine_view(kernel.operands[0]);
   auto fine = refined({dims, view.strides}, permutation ? from : to);
   if (!fine) {
     // Sizes that do not divide each other: only a dense tensor has the new shape.
-    view = read_as({l.inputs[0], store.rounding},
-                   is_exact(view.type, store.rounding) ? view.type : type_of(store.rounding), ops::strides_of(from));
+    view = memory_.read_as({l.inputs[0], store.rounding},
+                           is_exact(view.type, store.rounding) ? view.type : type_of(store.rounding),
+                           ops::strides_of(from));
     fine = {to, ops::strides_of(to)};
   } else if (permutation) {
     fine = permuted(*fine, from, *permutation);
@@ -89,18 +91,18 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   view.strides = fine->strides;
   const bool held = spec_.is_held_as_float(l.outputs[0]);
   if (!store.exact && (!held || is_exact(view.type, store.rounding))) {
-    place(store.tensor, std::move(view), fine->dims);
+    memory_.place(store.tensor, std::move(view), fine->dims);
     return true;
   }
   if (store.exact) return false;
-  const View stored = define(store, ops::strides_of(to));
+  const View stored = memory_.define(store, ops::strides_of(to));
   const auto target = refined({to, stored.strides}, fine->dims);
   if (!target || target->dims != fine->dims) throw InternalError("a view without finer dimensions: " + l.name);
-  add_copy(view, {stored.buffer, stored.type, stored.offset, target->strides}, fine->dims);
+  steps_.add_copy(view, {stored.buffer, stored.type, stored.offset, target->strides}, fine->dims);
   return true;
 }
 
-bool Lowering::lower_repeats(const LayerKernel& kernel) {
+bool Layers::lower_repeats(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!ops::is_nearest_resize(l) || spec_.is_constant(l.inputs[0]) || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
@@ -112,7 +114,7 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
     for (std::int64_t at = 0; at < output[a.axis]; ++at)
       if (a.index.data<std::int32_t>()[at] != at / factor) return false;
   }
-  const View view = device_view(kernel.operands[0]);
+  const View view = memory_.device_view(kernel.operands[0]);
   if (!is_exact(view.type, kernel.outputs[0].rounding)) return false;
   Shape dims;
   std::vector<std::int64_t> strides;
@@ -121,11 +123,12 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
     strides.insert(strides.end(), {view.strides[d], 0});
   }
   std::vector<std::int64_t> order = strides_in_order_of(input, view.strides, output);
-  place(kernel.outputs[0].tensor, {view.buffer, view.type, view.offset, std::move(strides)}, dims, std::move(order));
+  memory_.place(kernel.outputs[0].tensor, {view.buffer, view.type, view.offset, std::move(strides)}, dims,
+                std::move(order));
   return true;
 }
 
-bool Lowering::lower_resample(const LayerKernel& kernel) {
+bool Layers::lower_resample(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId x = l.inputs[0];
   if (!ops::is_resize(l) || ops::is_nearest_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) ||
@@ -133,25 +136,25 @@ bool Lowering::lower_resample(const LayerKernel& kernel) {
     return false;
   const auto axes = ops::resampled_axes(l, shape(x), spec_.known_inputs(l));
   if (!axes || axes->empty()) return false;
-  const View from = device_view(kernel.operands[0]);
+  const View from = memory_.device_view(kernel.operands[0]);
   std::vector<Pointer> reads{pointer(from)};
   std::vector<ResampledDimension> dimensions;
   for (const ops::ResampledAxis& a : *axes) {
     dimensions.push_back({static_cast<std::size_t>(a.axis), a.taps});
     for (const Tensor* table : {&a.index, &a.weight})
-      reads.push_back(pointer(constant_view(*table, content_key(*table), table->type())));
+      reads.push_back(pointer(memory_.constant_view(*table, table->type())));
   }
   const Shape& output = shape(l.outputs[0]);
-  const View to = define(kernel.outputs[0], strides_in_order_of(shape(x), from.strides, output));
-  add(KernelStep{shared(resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides}, dimensions,
-                                        kernel.operands[0].rounding, kernel.outputs[0].rounding)),
-                 std::move(reads),
-                 {pointer(to)}});
+  const View to = memory_.define(kernel.outputs[0], strides_in_order_of(shape(x), from.strides, output));
+  steps_.add(KernelStep{shared(resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides},
+                                               dimensions, kernel.operands[0].rounding, kernel.outputs[0].rounding)),
+                        std::move(reads),
+                        {pointer(to)}});
   return true;
 }
 
 /// Layers whose results are elements of input 0, at places that are known: asks the operator itself which ones.
-bool Lowering::lower_traced(const LayerKernel& kernel) {
+bool Layers::lower_traced(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId input = l.inputs[0];
   if (!l.op->moves_values && !ops::is_nearest_resize(l)) return false;
@@ -166,7 +169,7 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
   }
   for (const Store& output : kernel.outputs)
     if (output.exact) return false;
-  const View from = device_view(kernel.operands[0]);
+  const View from = memory_.device_view(kernel.operands[0]);
   key += fmt::format(" at {}", fmt::join(from.strides, ","));
   // Other assignments ask for the same.
   const auto traces = std::static_pointer_cast<const std::vector<Trace>>(weights_.get_object(key, [&] {
@@ -182,22 +185,23 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
     if (store.tensor == kNone) continue;
     const Shape& to = shape(store.tensor);
     if (num_elements(to) == 0) {
-      define(store, ops::strides_of(to));
+      memory_.define(store, ops::strides_of(to));
       continue;
     }
     const Trace& trace = (*traces)[o];
     if (trace.strides) {
       View view{from.buffer, from.type, from.offset + trace.offset, *trace.strides};
-      if (alias(store, view)) continue;
-      const View stored = define(store, ops::strides_of(to));
-      add_copy(view, stored, to);
+      if (memory_.alias(store, view)) continue;
+      const View stored = memory_.define(store, ops::strides_of(to));
+      steps_.add_copy(view, stored, to);
       continue;
     }
     View data = from;
     data.offset += trace.offset;
-    const View indices = constant_view(trace.places, fmt::format("{}|{}", key, o), DataType::kInt64);
-    const View stored = define(store, ops::strides_of(to));
-    add(KernelStep{shared(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
+    const View indices = memory_.constant_view(trace.places, fmt::format("{}|{}", key, o), DataType::kInt64);
+    const View stored = memory_.define(store, ops::strides_of(to));
+    steps_.add(
+        KernelStep{shared(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
                                         {stored.type, to, stored.strides}, 0)),
                    {pointer(data), pointer(indices)},
                    {pointer(stored)}});
@@ -205,18 +209,18 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
   return true;
 }
 
-bool Lowering::lower_gather(const LayerKernel& kernel) {
+bool Layers::lower_gather(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId data = l.inputs[0];
   const auto axis = ops::gather_axis(l, static_cast<std::int64_t>(spec_.shape(data)->size()));
   if (!axis || kernel.outputs[0].exact || spec_.is_constant(l.inputs[1])) return false;
   // An index outside of the dimension has to be an error, which a kernel on the device cannot raise.
-  const int on_host = locations_[l.inputs[1]].host;
+  const int on_host = memory_.host_of(l.inputs[1]);
   if (on_host < 0) return false;
-  add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
-  const View from = device_view(kernel.operands[0]), indices = device_view(kernel.operands[1]);
-  const View to = define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
-  add(KernelStep{
+  steps_.add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
+  const View from = memory_.device_view(kernel.operands[0]), indices = memory_.device_view(kernel.operands[1]);
+  const View to = memory_.define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
+  steps_.add(KernelStep{
       shared(gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
                            {to.type, shape(l.outputs[0]), to.strides}, *axis)),
       {pointer(from), pointer(indices)},
@@ -224,7 +228,7 @@ bool Lowering::lower_gather(const LayerKernel& kernel) {
   return true;
 }
 
-bool Lowering::lower_where(const LayerKernel& kernel) {
+bool Layers::lower_where(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!ops::is_where(l) || kernel.outputs[0].exact || !spec_.is_held_as_float(l.outputs[0])) return false;
   const Shape& to = shape(l.outputs[0]);
@@ -232,19 +236,19 @@ bool Lowering::lower_where(const LayerKernel& kernel) {
   std::vector<Pointer> reads;
   std::vector<StridedTensor> operands;
   for (const Operand& operand : kernel.operands) {
-    views.push_back(device_view({operand.tensor, Rounding::kNone, operand.first}));
+    views.push_back(memory_.device_view({operand.tensor, Rounding::kNone, operand.first}));
     const Shape& dims = shape(operand.tensor);
     reads.push_back(pointer(views.back()));
     operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
   }
-  const View result = define(kernel.outputs[0], ops::strides_of(to));
-  add(KernelStep{shared(where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides})),
-                 std::move(reads),
-                 {pointer(result)}});
+  const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
+  steps_.add(KernelStep{shared(where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides})),
+                        std::move(reads),
+                        {pointer(result)}});
   return true;
 }
 
-bool Lowering::lower_cast(const LayerKernel& kernel) {
+bool Layers::lower_cast(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId input = l.inputs[0], output = l.outputs[0];
   if (!ops::is_cast(l) || spec_.is_constant(input) || kernel.outputs[0].exact) return false;
@@ -252,7 +256,7 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
   for (TensorId id : {input, output})
     if (is_storage_only(spec_.type(id))) return false;
   const bool from_float = spec_.is_held_as_float(input), to_float = spec_.is_held_as_float(output);
-  const View view = device_view(kernel.operands[0]);
+  const View view = memory_.device_view(kernel.operands[0]);
   Store store = kernel.outputs[0];
   if (from_float && to_float) {
     const Rounding rounding = rounding_of(spec_.type(output));
@@ -260,15 +264,15 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
       if (store.rounding != Rounding::kNone) return false;  // Two roundings.
       store.rounding = rounding;
     }
-    if (alias(store, view)) return true;
+    if (memory_.alias(store, view)) return true;
   }
   const Shape& dims = shape(input);
-  const View result = define(store, strides_in_order_of(dims, view.strides, dims));
-  add_copy(view, result, dims);
+  const View result = memory_.define(store, strides_in_order_of(dims, view.strides, dims));
+  steps_.add_copy(view, result, dims);
   return true;
 }
 
-bool Lowering::lower_pool(const LayerKernel& kernel) {
+bool Layers::lower_pool(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].is_encoded() || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
@@ -282,18 +286,18 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
                           g.strides,
                           g.dilations,
                           g.pads_begin};
-  const View from = device_view(kernel.operands[0]);
-  const View to = define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
-  add(KernelStep{shared(pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window, g.pads_end,
-                                    kernel.operands[0].rounding, kernel.outputs[0].rounding)),
-                 {pointer(from)},
-                 {pointer(to)}});
+  const View from = memory_.device_view(kernel.operands[0]);
+  const View to = memory_.define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
+  steps_.add(KernelStep{shared(pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window,
+                                           g.pads_end, kernel.operands[0].rounding, kernel.outputs[0].rounding)),
+                        {pointer(from)},
+                        {pointer(to)}});
   return true;
 }
 
 /// Reductions and softmax over dimensions that are not the innermost ones, and means over all positions: programs over
 /// the same elements in another order of dimensions.
-bool Lowering::lower_rows(const LayerKernel& kernel) {
+bool Layers::lower_rows(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!spec_.is_held_as_float(l.inputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return false;
   if (kernel.operands[0].is_encoded() || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
@@ -317,7 +321,7 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
   for (const bool inner : {false, true})
     for (std::int64_t d = 0; d < rank; ++d)
       if (is_axis(d) == inner) order.push_back(d);
-  const View from = device_view(kernel.operands[0]);
+  const View from = memory_.device_view(kernel.operands[0]);
   Shape domain;
   std::vector<std::int64_t> read, write;
   for (std::int64_t d : order) {
@@ -337,8 +341,8 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     value = ops::append_instructions(assembly.program(), l, operands, length);
   if (!value) return false;  // ReduceLogSumExp and others.
   const Shape& result = shape(l.outputs[0]);
-  const View to = define(kernel.outputs[0],
-                         result == input ? strides_in_order_of(input, from.strides, result) : ops::strides_of(result));
+  const View to = memory_.define(
+      kernel.outputs[0], result == input ? strides_in_order_of(input, from.strides, result) : ops::strides_of(result));
   std::size_t kept = 0;  // Of the result, when reduced dimensions are gone.
   const bool gone = result.size() != input.size();
   std::vector<std::int64_t> result_stride(input.size(), 0);
@@ -349,11 +353,11 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
       result_stride[d] = to.strides[static_cast<std::size_t>(d)];
   for (std::int64_t d : order) write.push_back(result_stride[static_cast<std::size_t>(d)]);
   assembly.output(*value, to, write, kernel.outputs[0].rounding);
-  add_program(std::move(assembly));
+  programs_.add(std::move(assembly));
   return true;
 }
 
-void Lowering::lower_host(const LayerKernel& kernel) {
+void Layers::lower_host(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   std::vector<int> inputs, outputs;
   std::vector<DataType> types;
@@ -364,40 +368,54 @@ void Lowering::lower_host(const LayerKernel& kernel) {
       inputs.push_back(-1);
       continue;
     }
-    const Location& from = locations_[operand.tensor];
-    moves_floats |= (from.device || from.fine) && from.host < 0;
-    inputs.push_back(operand.is_encoded() ? host_integers(operand) : host_value(operand));
+    moves_floats |= memory_.is_on_device(operand.tensor) && memory_.host_of(operand.tensor) < 0;
+    inputs.push_back(operand.is_encoded() ? memory_.host_integers(operand) : memory_.host_value(operand));
   }
   for (const Store& output : kernel.outputs) {
     const bool present = output.tensor != kNone;
     types.push_back(present ? spec_.type(output.tensor) : DataType::kUndefined);
     rounding.push_back(output.exact ? Rounding::kNone : output.rounding);
     outputs.push_back(
-        present ? new_host(spec_.type(output.tensor), kernel.open ? std::nullopt : spec_.shape(output.tensor)) : -1);
+        present ? steps_.new_host(spec_.type(output.tensor), kernel.open ? std::nullopt : spec_.shape(output.tensor))
+                : -1);
     if (present) moves_floats |= physical_type(spec_.type(output.tensor)) == DataType::kFloat32;
   }
-  add(HostStep{make_reference_kernel(l, types, rounding, false,
+  steps_.add(
+      HostStep{make_reference_kernel(l, types, rounding, false,
                                      subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{}),
                std::move(inputs), outputs});
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    const Store& store = kernel.outputs[o];
-    if (store.tensor == kNone) continue;
-    locations_[store.tensor].host = outputs[o];
-    if (!store.exact) continue;
-    exact_[store.tensor].host = outputs[o];
-    const int rounded = new_host(spec_.type(store.tensor), kernel.open ? std::nullopt : spec_.shape(store.tensor));
-    add(HostStep{make_rounding_kernel(store.rounding), {outputs[o]}, {rounded}});
-    locations_[store.tensor].host = rounded;
-  }
-  if (moves_floats) host_layers_.insert(l.name);
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    if (kernel.outputs[o].tensor != kNone) memory_.define_host(kernel.outputs[o], outputs[o]);
+  if (moves_floats) on_host_.insert(l.name);
 }
 
-int Lowering::host_integers(const Operand& operand) {
-  if (spec_.is_constant(operand.tensor)) return host_constant(constants_.dequantized(current_, operand));
-  const int source = host_value(operand.plain());
-  const int result = new_host(DataType::kFloat32, spec_.shape(operand.tensor));
-  add(HostStep{make_quantize_kernel(operand.quantization(), IntegerForm::kDequantized), {source}, {result}});
-  return result;
+void Layers::lower_host(const ProductKernel& kernel) {
+  Layer l = layer(kernel.layer);
+  std::vector<int> inputs;
+  for (const Operand& operand : kernel.operands)
+    inputs.push_back(operand.tensor == kNone ? -1
+                     : operand.is_encoded()  ? memory_.host_integers(operand)
+                                             : memory_.host_value(operand));
+  if (kernel.normalization != kNone) {
+    const Rounding rounding = kernel.operands[1].rounding;
+    std::string key;
+    l.inputs.resize(3, kNone);
+    inputs.resize(3, -1);
+    Tensor weights = constants_.convolution_weights(kernel, rounding, key)();
+    if (kernel.elements)
+      weights = constants_.weights_of_integers(
+          l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+    inputs[1] = steps_.host_constant(std::move(weights));
+    inputs[2] = steps_.host_constant(constants_.convolution_bias(kernel, rounding, key));
+  }
+  on_host_.insert(l.name);
+  const int result = steps_.new_host(DataType::kFloat32, kernel.epilogue.domain);
+  steps_.add(
+      HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false), std::move(inputs), {result}});
+  ProductResults results;
+  results.view = steps_.new_view(DataType::kFloat32, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
+  steps_.add(UploadStep{result, pointer(results.view)});
+  epilogues_.lower(kernel, results);
 }
 
 }  // namespace ulpscope::cuda

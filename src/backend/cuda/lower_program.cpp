@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/placement.h"
 #include "engine/scale_shift.h"
 #include "ulpscope/error.h"
 
@@ -15,14 +15,14 @@ ProgramAssembly::ProgramAssembly(Shape domain, int row_dims) {
 }
 
 Register ProgramAssembly::input(const View& view, std::vector<std::int64_t> strides, Rounding rounding) {
-  reads_.push_back({view.buffer, view.offset * static_cast<std::int64_t>(size_of(view.type))});
+  reads_.push_back(pointer(view));
   spec_.inputs.push_back({view.type, std::move(strides), rounding, alignment_of(view)});
   return spec_.program.load(static_cast<int>(spec_.inputs.size()) - 1);
 }
 
 void ProgramAssembly::output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
                              std::optional<Quantization> quantization) {
-  writes_.push_back({view.buffer, view.offset * static_cast<std::int64_t>(size_of(view.type))});
+  writes_.push_back(pointer(view));
   spec_.outputs.push_back({source, view.type, std::move(strides), rounding, alignment_of(view), quantization});
 }
 
@@ -66,7 +66,7 @@ std::vector<std::int64_t> output_strides(const Shape& domain, int row_dims, cons
 
 }  // namespace
 
-Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly) {
+Register Programs::load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly) {
   const TensorId id = load.operand.tensor;
   const Shape& domain = kernel.domain;
   if (const Tensor value = constants_.of_load(load, kernel.layers[0])) {
@@ -79,20 +79,20 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
         load.source == Load::Source::kTensor
             ? constants_.key(id) + (load.operand.is_encoded() ? fmt::format("|of {}", kernel.layers[0].number()) : "")
             : fmt::format("{}{}|{}", weights_.scope(), load.normalization.number(), static_cast<int>(load.source));
-    const View view = constant_view(
+    const View view = memory_.constant_view(
         value, fmt::format("{}|load {} {}", name, static_cast<int>(load.operand.first), static_cast<int>(rounding)),
         narrow ? type_of(rounding) : value.type());
     return assembly.input(
         view, load.per_channel ? channel_strides(domain) : broadcast_strides(value.shape(), view.strides, domain),
         Rounding::kNone);
   }
-  const View view = device_view(load.operand);
+  const View view = memory_.device_view(load.operand);
   const Rounding rounding = missing_rounding(view.type, load.operand.rounding);
   return assembly.input(
       view, load.per_channel ? channel_strides(domain) : broadcast_strides(shape(id), view.strides, domain), rounding);
 }
 
-void Lowering::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers) {
+void Programs::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers) {
   const auto& values = kernel.program.values;
   registers.resize(values.size(), -1);
   std::vector<char> wanted(values.size(), 0);
@@ -115,28 +115,28 @@ void Lowering::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, 
   }
 }
 
-void Lowering::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly,
+void Programs::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly,
                              const std::vector<Register>& registers, const std::vector<std::int64_t>& order) {
   for (const auto& [source, store] : kernel.outputs) {
     const Shape& dims = shape(store.tensor);
     const std::vector<std::int64_t> strides = dims == kernel.domain ? order : ops::strides_of(dims);
     const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
-    const auto part = define_part(store, strides);
-    assembly.output(registers[source], part ? *part : define(store, strides), over, store.rounding);
-    if (const auto exact = define_exact(store, strides))
+    const auto part = parts_.define(store, strides);
+    assembly.output(registers[source], part ? *part : memory_.define(store, strides), over, store.rounding);
+    if (const auto exact = memory_.define_exact(store, strides))
       assembly.output(registers[source], *exact, over, Rounding::kNone);
   }
 }
 
-void Lowering::define_empty(std::span<const ProgramKernel::Output> outputs) {
+void Programs::define_empty(std::span<const ProgramKernel::Output> outputs) {
   for (const auto& [source, store] : outputs) {
-    define(store, ops::strides_of(shape(store.tensor)));
-    define_exact(store, ops::strides_of(shape(store.tensor)));
+    memory_.define(store, ops::strides_of(shape(store.tensor)));
+    memory_.define_exact(store, ops::strides_of(shape(store.tensor)));
   }
 }
 
-void Lowering::lower(const ProgramKernel& kernel) {
-  current_ = kernel.layers.back();
+void Programs::lower(const ProgramKernel& kernel) {
+  steps_.begin(kernel.layers.back());
   if (num_elements(kernel.domain) == 0) return define_empty(kernel.outputs);
   ProgramAssembly assembly(kernel.domain, kernel.row_dims);
   std::vector<Register> registers;
@@ -149,7 +149,7 @@ void Lowering::lower(const ProgramKernel& kernel) {
       break;
     }
   store_outputs(kernel, assembly, registers, order);
-  add_program(std::move(assembly));
+  add(std::move(assembly));
 }
 
 }  // namespace ulpscope::cuda

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/layers.h"
 #include "backend/recurrent_layer.h"
 
 namespace ulpscope::cuda {
@@ -16,7 +16,7 @@ enum Slot : std::int64_t { kHidden, kNextHidden, kCell, kUpdate = kCell, kScaled
 
 }  // namespace
 
-struct Lowering::Recurrence {
+struct Layers::Recurrence {
   View sums;                 ///< As input_sums() made it,
   std::int64_t columns = 0;  ///< with so many columns.
   std::vector<Pointer> parameters;
@@ -24,71 +24,71 @@ struct Lowering::Recurrence {
   std::vector<View> slots;  ///< States, per Slot.
 };
 
-View Lowering::input_sums(const LayerKernel& kernel, const ops::RecurrentForm& form, std::int64_t& columns) {
+View Layers::input_sums(const LayerKernel& kernel, const ops::RecurrentForm& form, std::int64_t& columns) {
   const ops::RecurrentSizes& s = form.sizes;
   const Operand &x = kernel.operands[Input::kX], &w = kernel.operands[Input::kW];
   const DataType type = type_of(x.rounding);
   const std::int64_t wanted = s.directions * form.gates * s.hidden;
   columns = (wanted + 7) / 8 * 8;
-  Weights weights{constant_key(w), constants_.source(w), {}};
-  if (columns != wanted) weights = padded(weights, columns);
+  MatrixWeights weights{memory_.constant_key(w), constants_.source(w), {}};
+  if (columns != wanted) weights = Matrices::padded(weights, columns);
   MatrixProductSpec spec{.m = s.seq * s.batch, .n = columns, .k = s.input};
   spec.operands = type;
   spec.result = DataType::kFloat32;
   spec.tf32 = x.rounding == Rounding::kTF32;
-  const View a = read_matrix(x, type, {spec.m, spec.k}, spec.a, 1),
-             b = constant_memory(weights.key, type, weights.values);
+  const View a = matrices_.read_matrix(x, type, {spec.m, spec.k}, spec.a, 1),
+             b = steps_.constant_memory(weights.key, type, weights.values);
   spec.b = {1, spec.k, 0};
   spec.d = {columns, 1, 0};
   spec.alignment = std::min(alignment_of(a), alignment_of(b));
   if (!target_.has_product(spec)) return {};
-  const View sums = new_view(DataType::kFloat32, {spec.m, columns}, {columns, 1});
+  const View sums = steps_.new_view(DataType::kFloat32, {spec.m, columns}, {columns, 1});
   ProductStep step;
   step.spec = spec;
   step.a = pointer(a);
   step.b = pointer(b);
   step.d = pointer(sums);
-  add(std::move(step));
+  steps_.add(std::move(step));
   return sums;
 }
 
 /// What all time steps read beside the weights: biases and peepholes.
-std::vector<Pointer> Lowering::recurrent_parameters(const LayerKernel& kernel, RecurrentStepSpec& step) {
+std::vector<Pointer> Layers::recurrent_parameters(const LayerKernel& kernel, RecurrentStepSpec& step) {
   const Layer& l = layer(kernel.layer);
   std::vector<Pointer> parameters;
   if (l.input(Input::kB) != kNone) {
     step.biased = true;
     const Tensor biases = constants_.get(kernel.operands[Input::kB]);
     const auto add_bias = [&](const Tensor& bias) {
-      parameters.push_back(pointer(constant_view(bias, content_key(bias), DataType::kFloat32)));
+      parameters.push_back(pointer(memory_.constant_view(bias, DataType::kFloat32)));
     };
     add_bias(ops::summed_biases(biases, step.form));
     if (step.form.linear_before_reset) add_bias(ops::candidate_biases(biases, step.form));
   }
   if (l.input(Input::kPeephole) != kNone) {
     step.peepholes = true;
-    parameters.push_back(pointer(constant_view(kernel.operands[Input::kPeephole], DataType::kFloat32)));
+    parameters.push_back(pointer(memory_.constant_view(kernel.operands[Input::kPeephole], DataType::kFloat32)));
   }
   return parameters;
 }
 
 /// Rows of zeros behind each row of R, so that kernels read whole words.
-View Lowering::recurrent_weights(const Operand& r, const RecurrentStepSpec& step) {
+View Layers::recurrent_weights(const Operand& r, const RecurrentStepSpec& step) {
   const std::int64_t hidden = step.form.sizes.hidden, width = recurrent_width(hidden);
-  return constant_memory(fmt::format("{}|rows of {}", constant_key(r), width), step.weights,
-                         [source = constants_.source(r), hidden, width] {
-                           const Tensor own = source();
-                           const std::int64_t rows = own.size() / hidden;
-                           Tensor wide = zero_padded({}, {rows, width});
-                           for (std::int64_t i = 0; i < rows; ++i)
-                             std::copy_n(own.data<float>() + i * hidden, hidden, wide.data<float>() + i * width);
-                           return wide;
-                         });
+  return steps_.constant_memory(fmt::format("{}|rows of {}", memory_.constant_key(r), width), step.weights,
+                                [source = constants_.source(r), hidden, width] {
+                                  const Tensor own = source();
+                                  const std::int64_t rows = own.size() / hidden;
+                                  Tensor wide = zero_padded({}, {rows, width});
+                                  for (std::int64_t i = 0; i < rows; ++i)
+                                    std::copy_n(own.data<float>() + i * hidden, hidden, wide.data<float>() + i * width);
+                                  return wide;
+                                });
 }
 
 /// A kernel for every time step, two where a gate scales the state first, with both directions in it. States take turns
 /// between two slots, since all blocks of a step read what the step before left.
-void Lowering::add_time_steps(const RecurrentStepSpec& step, const Recurrence& memory) {
+void Layers::add_time_steps(const RecurrentStepSpec& step, const Recurrence& memory) {
   const ops::RecurrentForm& form = step.form;
   const ops::RecurrentSizes& s = form.sizes;
   std::vector<SharedSource> sources;
@@ -114,18 +114,18 @@ void Lowering::add_time_steps(const RecurrentStepSpec& step, const Recurrence& m
     }
     from.push_back(pointer(memory.weights));
     if (sources.size() == 1) {
-      add(KernelStep{sources[0], with(with(from, {hidden}), memory.parameters), to});
+      steps_.add(KernelStep{sources[0], with(with(from, {hidden}), memory.parameters), to});
     } else {
       const std::vector<Pointer> made{slot(kUpdate), slot(kScaled)};
-      add(KernelStep{sources[0], with(with(from, {hidden}), memory.parameters), made});
-      add(KernelStep{sources[1], with(with(with(from, {made[1]}), memory.parameters), {hidden, made[0]}), to});
+      steps_.add(KernelStep{sources[0], with(with(from, {hidden}), memory.parameters), made});
+      steps_.add(KernelStep{sources[1], with(with(with(from, {made[1]}), memory.parameters), {hidden, made[0]}), to});
     }
   }
 }
 
 /// One product with all inputs ahead, then the time steps, then copies of the last states where these are wanted in
 /// another type.
-bool Lowering::lower_recurrent(const LayerKernel& kernel) {
+bool Layers::lower_recurrent(const LayerKernel& kernel) {
   const auto form = recurrent_layer(spec_, kernel);
   if (!form) return false;
   const ops::RecurrentSizes& s = form->sizes;
@@ -146,7 +146,7 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
 
   // States, in the order that kernels have them in.
   const std::int64_t width = recurrent_width(s.hidden), size = s.directions * s.batch * width;
-  const View states = new_view(DataType::kFloat32, {kSlots, size}, {size, 1});
+  const View states = steps_.new_view(DataType::kFloat32, {kSlots, size}, {size, 1});
   for (std::int64_t i = 0; i < kSlots; ++i) {
     View view = states;
     view.offset = i * size;
@@ -154,16 +154,17 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
                                  : std::vector{s.batch * width, width, std::int64_t{1}};
     memory.slots.push_back(std::move(view));
   }
-  add(ClearStep{pointer(states), made_.buffers[states.buffer].bytes});
+  steps_.add_clear(states);
   for (const auto& [input, to] : {std::pair{Input::kHidden, kHidden}, {Input::kCell, kCell}})
     if (kernel.operands.size() > input && kernel.operands[input].tensor != kNone)
-      add_copy(read_as(kernel.operands[input], DataType::kFloat32), memory.slots[to], s.state_shape());
+      steps_.add_copy(memory_.read_as(kernel.operands[input], DataType::kFloat32), memory.slots[to], s.state_shape());
 
   if (!kernel.outputs.empty() && kernel.outputs[0].tensor != kNone) {
     // Y lies so that the directions of a time step are side by side, as what follows usually wants them.
     const std::int64_t row = s.directions * s.hidden;
-    memory.y = define(kernel.outputs[0], s.batch_first ? std::vector{s.seq * row, row, s.hidden, std::int64_t{1}}
-                                                       : std::vector{s.batch * row, s.hidden, row, std::int64_t{1}});
+    memory.y =
+        memory_.define(kernel.outputs[0], s.batch_first ? std::vector{s.seq * row, row, s.hidden, std::int64_t{1}}
+                                                        : std::vector{s.batch * row, s.hidden, row, std::int64_t{1}});
     step.y = {memory.y.type, kernel.outputs[0].rounding, memory.y.strides[s.batch_first ? 0 : 2]};
   }
   add_time_steps(step, memory);
@@ -171,8 +172,8 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
   const Slot last[] = {s.seq % 2 == 0 ? kHidden : kNextHidden, kCell};
   for (std::size_t o = 1; o < kernel.outputs.size(); ++o) {
     const View& state = memory.slots[last[o - 1]];
-    if (const Store& store = kernel.outputs[o]; store.tensor != kNone && !alias(store, state))
-      add_copy(state, define(store, ops::strides_of(s.state_shape())), s.state_shape());
+    if (const Store& store = kernel.outputs[o]; store.tensor != kNone && !memory_.alias(store, state))
+      steps_.add_copy(state, memory_.define(store, ops::strides_of(s.state_shape())), s.state_shape());
   }
   return true;
 }

@@ -3,7 +3,7 @@
 // too.
 #include <algorithm>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/products.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -28,7 +28,7 @@ Tensor joined_biases(const std::vector<Tensor>& biases, const std::vector<std::i
 
 }  // namespace
 
-std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kernel) const {
+std::optional<MatrixShape> Products::matrix_of_columns(const ProductKernel& kernel) const {
   const auto form = ops::matrix_form(layer(kernel.layer));
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   if (!form || spec_.is_constant(a.tensor) || !spec_.is_constant(b.tensor)) return {};
@@ -39,7 +39,7 @@ std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kern
   return has && matrices->n % 8 == 0 ? matrices : std::nullopt;
 }
 
-std::vector<Lowering::Columns> Lowering::adjacent_columns(const ProductKernel& kernel) const {
+std::vector<Products::Columns> Products::adjacent_columns(const ProductKernel& kernel) const {
   if (kernel.elements || !matrix_of_columns(kernel)) return {};
   std::vector<Columns> result;
   const TensorId tensor = kernel.operands[0].tensor;
@@ -65,7 +65,7 @@ std::vector<Lowering::Columns> Lowering::adjacent_columns(const ProductKernel& k
   return result;
 }
 
-View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& adjacent, DataType type) {
+View Products::column_weights(const ProductKernel& kernel, const std::vector<Columns>& adjacent, DataType type) {
   std::string key = "columns";
   std::vector<ConstantSource> parts;
   std::vector<StoredMatrix> stored;
@@ -75,10 +75,10 @@ View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Col
     elements += columns.matrices.k * columns.matrices.n;
     const Operand& own = columns.kernel->operands[1];
     const Operand as_read{own.tensor, kernel.operands[1].rounding, own.first};
-    Weights weights = float_weights(as_read, columns.matrices);
+    MatrixWeights weights = matrices_.float_weights(as_read, columns.matrices);
     key += "|" + weights.key;
     parts.push_back(std::move(weights.values));
-    if (auto matrix = stored_matrix(as_read, columns.matrices, type)) stored.push_back(std::move(*matrix));
+    if (auto matrix = matrices_.stored_matrix(as_read, columns.matrices, type)) stored.push_back(std::move(*matrix));
   }
   if (stored.size() != parts.size()) stored.clear();
   const auto values = [parts] {
@@ -86,18 +86,18 @@ View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Col
     for (const ConstantSource& part : parts) made.push_back(part());
     return joined(made);
   };
-  View view = constant_memory(key, type, values, stored);
+  View view = steps_.constant_memory(key, type, values, stored);
   view.offset = begin;
   return view;
 }
 
-std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, const ProductKernel& first) {
+std::optional<Products::Member> Products::member_of(const Columns& columns, const ProductKernel& first) {
   const ProductKernel& kernel = *columns.kernel;
   const auto form = ops::matrix_form(layer(kernel.layer));
   if (kernel.elements || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
   if (kernel.operands[0] != first.operands[0] || kernel.operands[1].rounding != first.operands[1].rounding) return {};
-  Fold fold = fold_of(kernel, columns.matrices.n, type_of(first.operands[0].rounding),
-                      kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
+  ProductFold fold = epilogues_.fold_of(kernel, columns.matrices.n, type_of(first.operands[0].rounding),
+                                        kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
   if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
   return Member{&kernel, columns.matrices, std::move(fold)};
 }
@@ -105,7 +105,7 @@ std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, cons
 /// One product for several that read the same rows (the projections of an attention): their columns are adjacent in one
 /// matrix of weights, and each result is a view of the whole. Only for those whose epilogue is a bias at most, since
 /// the columns of one product share all else.
-bool Lowering::lower_with_others(const ProductKernel& first) {
+bool Products::lower_with_others(const ProductKernel& first) {
   const std::vector<Columns> adjacent = adjacent_columns(first);
   std::vector<Member> members;
   for (auto each = std::ranges::find(adjacent, &first, &Columns::kernel); each != adjacent.end(); ++each) {
@@ -133,13 +133,14 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   spec.bias = biased;
   spec.b = {1, spec.k, 0};
   spec.d = {columns, 1, 0};
-  std::optional<Rows> rows = read_rows(first.operands[0], type);
+  std::optional<MatrixRows> rows = matrices_.read_rows(first.operands[0], type);
   if (!rows) {
     // All rows dense: then their order is that of the indices.
     const Shape& own = shape(first.operands[0].tensor);
     const std::vector<std::int64_t> dense = ops::strides_of(own);
     const Shape leading(own.begin(), own.end() - 1);
-    rows = Rows{read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, ops::strides_of(leading)}};
+    rows = MatrixRows{
+        memory_.read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, ops::strides_of(leading)}};
   }
   spec.a = rows->matrix;
   const View a = rows->view;
@@ -150,20 +151,20 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   step.b = pointer(column_weights(first, adjacent, type));
   if (biased) {
     const Tensor bias = joined_biases(biases, widths);
-    step.bias = pointer(constant_view(bias, content_key(bias), type));
+    step.bias = pointer(memory_.constant_view(bias, type));
   }
-  const View whole = new_view(type, {spec.m, columns}, {columns, 1});
+  const View whole = steps_.new_view(type, {spec.m, columns}, {columns, 1});
   step.d = pointer(whole);
   step.spec = spec;
-  add(std::move(step));
+  steps_.add(std::move(step));
   std::int64_t begin = 0;
   for (const Member& member : members) {
-    const FineStrides order = results_of(*rows, member.matrices.n, columns);
+    const FineStrides order = Matrices::results_of(*rows, member.matrices.n, columns);
     View part = whole;
     part.offset = begin;
     part.strides = order.strides;
     begin += member.matrices.n;
-    place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), order.dims);
+    memory_.place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), order.dims);
     lowered_.insert(member.kernel);
   }
   return true;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/products.h"
 #include "ops/movement.h"
 #include "ops/window.h"
 #include "ulpscope/error.h"
@@ -64,8 +64,8 @@ FineStrides scattered(const FineStrides& rows, const ops::WindowGeometry& g, std
 
 }  // namespace
 
-std::optional<Lowering::Rows> Lowering::read_positions(const Operand& operand, DataType type) {
-  auto [view, dims] = fine_view(operand);
+std::optional<MatrixRows> Convolutions::read_positions(const Operand& operand, DataType type) {
+  auto [view, dims] = memory_.fine_view(operand);
   if (view.type != type || !is_exact(type, operand.rounding)) return std::nullopt;
   const Shape& own = shape(operand.tensor);
   const auto fine = refined({dims, view.strides}, own);
@@ -73,11 +73,11 @@ std::optional<Lowering::Rows> Lowering::read_positions(const Operand& operand, D
   std::vector<std::int64_t> last{0};
   for (std::size_t d = 2; d < own.size(); ++d) last.push_back(static_cast<std::int64_t>(d));
   last.push_back(1);
-  return rows_of(std::move(view), permuted(*fine, own, last), own[1]);
+  return Matrices::rows_of(std::move(view), permuted(*fine, own, last), own[1]);
 }
 
 /// Whether bias and Relu ride on the product, and are then all there is: sets what `spec` has of them.
-bool Lowering::fold_positions(const ProductKernel& kernel, bool biased, MatrixProductSpec& spec) const {
+bool Convolutions::fold_positions(const ProductKernel& kernel, bool biased, MatrixProductSpec& spec) const {
   const auto& outputs = kernel.epilogue.outputs;
   Register done = 0, user = -1;
   if (const Program::Value* next = only_use(kernel.epilogue, 0, &user); next && next->instruction == Instruction::kRelu)
@@ -95,7 +95,7 @@ bool Lowering::fold_positions(const ProductKernel& kernel, bool biased, MatrixPr
   return whole;
 }
 
-bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
+bool Convolutions::lower_transposed_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   if (!ops::is_transposed_convolution(l) || kernel.elements) return false;
@@ -113,7 +113,7 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   spec.b = {1, spec.k, 0};
   spec.d = {columns, 1, 0};
   const Filters filters = filters_of(kernel);
-  Results results;
+  ProductResults results;
   results.channel = 1;
   results.bias = filters.bias;
   auto rows = read_positions(x, spec.operands);
@@ -125,31 +125,32 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
     Shape positions{input[0]};
     positions.insert(positions.end(), input.begin() + 2, input.end());
     const auto order = refined({positions, ops::strides_of(positions)}, positions);
-    rows = Rows{read_as(x, spec.operands, channels_last_strides(input)), spec.a, *order};
+    rows = MatrixRows{memory_.read_as(x, spec.operands, channels_last_strides(input)), spec.a, *order};
   }
   ProductStep step;
   step.a = pointer(rows->view);
-  step.b =
-      pointer(constant_memory(fmt::format("{}|window outermost {}", filters.key, columns), spec.operands,
-                              [weights = filters.weights, columns] { return window_outermost(weights(), columns); }));
+  step.b = pointer(
+      steps_.constant_memory(fmt::format("{}|window outermost {}", filters.key, columns), spec.operands,
+                             [weights = filters.weights, columns] { return window_outermost(weights(), columns); }));
   if (spec.bias)
-    step.bias = pointer(constant_view(repeated(results.bias, window, columns),
+    step.bias =
+        pointer(memory_.constant_view(repeated(results.bias, window, columns),
                                       fmt::format("{}|bias {} of {}", filters.bias_key, window, columns), spec.result));
   const FineStrides fine = scattered(rows->order, g, columns);
-  results.view = new_view(spec.result, fine.dims, fine.strides);
-  made_.buffers[results.view.buffer].bytes += static_cast<std::size_t>(columns - wanted) * size_of(spec.result);
+  results.view = steps_.new_view(spec.result, fine.dims, fine.strides);
+  steps_.extend(results.view, columns - wanted);
   step.d = pointer(results.view);
   step.spec = spec;
-  add(std::move(step));
+  steps_.add(std::move(step));
   const std::vector<std::int64_t> order = channels_last_strides(epilogue.domain);
   if (whole) {
-    place(epilogue.outputs[0].store.tensor, results.view, fine.dims, order);
+    memory_.place(epilogue.outputs[0].store.tensor, results.view, fine.dims, order);
   } else if (!epilogue.outputs.empty()) {
     ProgramAssembly assembly(epilogue.domain, 0);
     const Register raw = assembly.input(results.view, order, Rounding::kNone);
-    assemble_epilogue(kernel, results, raw, order, assembly);
+    epilogues_.assemble(kernel, results, raw, order, assembly);
     assembly.refine(fine);
-    add(std::move(assembly).finish());
+    steps_.add(std::move(assembly).finish());
   }
   return true;
 }

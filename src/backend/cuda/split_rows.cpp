@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "backend/cuda/lowering.h"
+#include "backend/cuda/placement.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -110,10 +110,10 @@ std::vector<std::vector<Register>> reductions_in_turn(const Program& program) {
 
 /// Few long rows would keep few blocks busy: pieces of each row are reduced on their own, then the pieces. Reductions
 /// that need others go in turns, and what they read is computed again in each turn.
-void Lowering::add_program(ProgramAssembly assembly) {
+void Programs::add(ProgramAssembly assembly) {
   const ProgramSpec& spec = assembly.spec();
   const auto pieces = pieces_of(spec);
-  if (!pieces) return add(std::move(assembly).finish());
+  if (!pieces) return steps_.add(std::move(assembly).finish());
   const std::size_t outer = spec.domain.size() - static_cast<std::size_t>(spec.row_dims);
   const Shape leading(spec.domain.begin(), spec.domain.begin() + static_cast<std::ptrdiff_t>(outer));
   Shape counted = leading;
@@ -130,11 +130,11 @@ void Lowering::add_program(ProgramAssembly assembly) {
       const Program::Value& value = spec.program.values[r];
       const bool mean = value.instruction == Instruction::kReduceMean;
       const Instruction instruction = mean ? Instruction::kReduceSum : value.instruction;
-      const View part = new_view(DataType::kFloat32, counted, ops::strides_of(counted));
+      const View part = steps_.new_view(DataType::kFloat32, counted, ops::strides_of(counted));
       std::vector<std::int64_t> over(pieces->domain.size(), 0);
       std::copy(part.strides.begin(), part.strides.end(), over.begin());
       partial.output(partial.program().apply(instruction, splitter.append(value.a)), part, over, Rounding::kNone);
-      const View row = new_view(DataType::kFloat32, leading, ops::strides_of(leading));
+      const View row = steps_.new_view(DataType::kFloat32, leading, ops::strides_of(leading));
       const bool extreme = instruction == Instruction::kReduceMax || instruction == Instruction::kReduceMin;
       Register sum = whole.program().apply(extreme ? instruction : Instruction::kReduceSum, whole.input(part, part.strides, Rounding::kNone));
       if (mean)
@@ -144,8 +144,8 @@ void Lowering::add_program(ProgramAssembly assembly) {
       whole.output(sum, row, over, Rounding::kNone);
       made[r] = row;
     }
-    add(std::move(partial).finish());
-    add(std::move(whole).finish());
+    steps_.add(std::move(partial).finish());
+    steps_.add(std::move(whole).finish());
     rows.merge(made);
   }
   // What is stored: of rows, and of all elements.
@@ -164,7 +164,7 @@ void Lowering::add_program(ProgramAssembly assembly) {
       output.strides = strides(output.strides);
       last.output(std::move(output), assembly.writes()[o]);
     }
-    if (!last.spec().outputs.empty()) add(std::move(last).finish());
+    if (!last.spec().outputs.empty()) steps_.add(std::move(last).finish());
   }
 }
 

@@ -1,0 +1,243 @@
+// Where tensors and weights lie on the device: the steps and buffers of a plan as they grow, the place of each tensor,
+// and generated programs, which are all that moves and converts elements.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/lowering.h"
+#include "backend/cuda/program_source.h"
+#include "backend/cuda/stored_matrix.h"
+#include "backend/cuda/view.h"
+#include "backend/prepared_constants.h"
+
+namespace ulpscope::cuda {
+
+/// The type that holds every value rounded so; float32 for kNone and tf32.
+DataType type_of(Rounding rounding);
+/// The rounding that elements of this type still lack if they are to be rounded so; kNone: they hold nothing else.
+Rounding missing_rounding(DataType type, Rounding rounding);
+Pointer pointer(const View& view);
+
+/// A program as it grows: inputs are bound to memory one by one.
+class ProgramAssembly {
+ public:
+  ProgramAssembly(Shape domain, int row_dims);
+  Register input(const View& view, std::vector<std::int64_t> strides, Rounding rounding);
+  Register input(ProgramInput input, const Pointer& from);
+  Program& program() { return spec_.program; }
+  const Shape& domain() const { return spec_.domain; }
+  void output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
+              std::optional<Quantization> quantization = {});
+  void output(ProgramOutput output, const Pointer& to);
+  /// Runs it over finer dimensions, of which those of the domain are runs; input 0 has these strides. REQUIRES: no
+  /// rows.
+  void refine(const FineStrides& first);
+  KernelStep finish() &&;
+
+  const ProgramSpec& spec() const { return spec_; }
+  const std::vector<Pointer>& reads() const { return reads_; }
+  const std::vector<Pointer>& writes() const { return writes_; }
+
+ private:
+  ProgramSpec spec_;
+  std::vector<Pointer> reads_, writes_;
+};
+
+/// Steps and the memory that they work on, in the order in which they are added.
+class StepList {
+ public:
+  StepList(WeightCache& weights, LoweringTarget& target) : weights_(weights), target_(target) {}
+
+  /// Whose steps are added from here on. `kernel` names what steps of the host compute; null: copies for the caller.
+  void begin(LayerId layer) { layer_ = layer; }
+  const KernelDescription* begin(const KernelDescription* kernel) { return std::exchange(kernel_, kernel); }
+  LayerId layer() const { return layer_; }
+
+  template <typename Work>
+  void add(Work work) {
+    if constexpr (std::is_same_v<Work, HostStep>)
+      if (kernel_ != nullptr) work.computes = identity_of(*kernel_);
+    made_.steps.push_back({std::move(work), layer_});
+  }
+  /// Copies elements of that shape from one view to another, each to its type.
+  void add_copy(const View& from, const View& to, const Shape& shape);
+  /// Sets all of the buffer that it is in to zeros.
+  void add_clear(const View& view);
+  Step& last() { return made_.steps.back(); }
+
+  View new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides);
+  /// So many elements more behind those of a view that is a buffer of its own.
+  void extend(const View& view, std::int64_t elements);
+  /// Elements that are made when nobody has them; float32, become `type`.
+  /// `stored`: the parts of it, where they are matrices of a file.
+  View constant_memory(const std::string& key, DataType type, const ConstantSource& values,
+                       std::span<const StoredMatrix> stored = {});
+  int new_host(DataType type, const std::optional<Shape>& shape);
+  int new_input(DataType type, const std::optional<Shape>& shape, std::size_t index);
+  /// A value of the host that is known beforehand.
+  int host_constant(Tensor value);
+  const HostValue& host(int value) const { return made_.host[value]; }
+
+  /// All of it, with these values as outputs: in the order in which they run, with lifetimes.
+  Steps finish(std::vector<int> outputs) &&;
+
+ private:
+  void hoist_host_steps();
+  void find_lifetimes();
+
+  WeightCache& weights_;
+  LoweringTarget& target_;
+  Steps made_;
+  LayerId layer_ = kNone;
+  const KernelDescription* kernel_ = nullptr;
+};
+
+/// Where the values of tensors are, as their producers left them, and copies of them in other types and orders.
+class Placement {
+ public:
+  Placement(const Specialization& spec, const PreparedConstants& constants, StepList& steps)
+      : spec_(spec), constants_(constants), steps_(steps), locations_(spec.network->tensors.size()) {}
+
+  // --- What a step leaves
+  /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
+  View define(const Store& store, std::vector<std::int64_t> strides);
+  /// Beside it, the exact values where Store says so.
+  std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
+  /// The tensor is there: elements of the type that define() would give it.
+  void define_at(TensorId id, View view) { locations_[id].device = std::move(view); }
+  DataType stored_type(const Store& store) const;
+  /// The tensor is a value of the host, exact and rounded.
+  void define_host(const Store& store, int value);
+  void define_input(TensorId id, int value) { locations_[id].host = value; }
+  /// The tensor's elements are at these strides over finer dimensions. `order`: Location::order.
+  void place(TensorId id, View view, const Shape& dims, std::vector<std::int64_t> order = {});
+  /// The tensor is this view of what is there already, when that needs no other rounding.
+  bool alias(const Store& store, View view);
+
+  // --- What a step reads
+  /// The tensor's elements on the device, where its producer left them; brings them there.
+  View device_view(const Operand& operand);
+  /// Where they are, without bringing them into an order of their own.
+  std::pair<View, Shape> fine_view(const Operand& operand);
+  /// Location::order, of all dimensions.
+  std::vector<std::int64_t> order_of(const Operand& operand);
+  /// The same in exactly this type (of `operand.rounding`: type_of it), each element rounded; makes a copy where
+  /// needed.
+  View read_as(const Operand& operand, DataType type);
+  /// The same with these strides.
+  View read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides);
+  /// A copy that only moves elements of the tensor `of` is a step of the layer that computed them: it is needed for
+  /// where that one put them.
+  View copied(const View& from, const Shape& shape, DataType type, Rounding rounding, std::vector<std::int64_t> strides,
+              TensorId of = kNone);
+  View constant_view(const Tensor& value, const std::string& key, DataType type);
+  /// Named by its bytes.
+  View constant_view(const Tensor& value, DataType type);
+  View constant_view(const Operand& operand, DataType type);
+  /// Names a constant operand with its roundings.
+  std::string constant_key(const Operand& operand) const;
+  /// A value of the host: physical type, rounded.
+  int host_value(const Operand& operand);
+  /// An operand as 8-bit integers times their scale, on the host.
+  int host_integers(const Operand& operand);
+
+  bool is_on_device(TensorId id) const { return locations_[id].device || locations_[id].fine; }
+  /// -1: it is not on the host.
+  int host_of(TensorId id) const { return locations_[id].host; }
+  /// -1: it is not on the device.
+  int buffer_of(TensorId id) const;
+
+ private:
+  struct Location {
+    std::optional<View> device;
+    int host = -1;
+    /// On the device, where no strides over the tensor's own dimensions exist: strides are over these finer ones.
+    std::optional<std::pair<View, Shape>> fine;
+    /// Where `fine` is: the strides that a copy without finer dimensions is given; empty: row-major ones.
+    std::vector<std::int64_t> order;
+  };
+  Location& location(const Operand& operand);
+  /// The layer that computed the elements, others having moved them; kNone: they are the caller's.
+  LayerId maker_of(TensorId id) const;
+  const Shape& shape(TensorId id) const { return *spec_.shape(id); }
+
+  const Specialization& spec_;
+  const PreparedConstants& constants_;
+  StepList& steps_;
+  IdMap<TensorId, Location> locations_;
+  std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
+};
+
+/// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps: it is
+/// computed there.
+class ConcatParts {
+ public:
+  ConcatParts(const Specialization& spec, const Schedule& schedule, const IdMap<TensorId, KernelUses>& uses,
+              StepList& steps, Placement& memory);
+
+  /// As Placement::define(), in the whole; nothing where it has no place there.
+  std::optional<View> define(const Store& store, const std::vector<std::int64_t>& strides);
+  /// One row that is added to: holds zeros, in the whole or not.
+  View define_cleared(const Store& store);
+  bool has_whole(TensorId id) const { return wholes_.contains(id); }
+  View whole_of(const Store& store);
+
+ private:
+  TensorId generated_part(TensorId id, const std::set<TensorId>& network_outputs,
+                          const IdMap<TensorId, KernelUses>& uses) const;
+  const Shape& shape(TensorId id) const { return *spec_.shape(id); }
+
+  const Specialization& spec_;
+  StepList& steps_;
+  Placement& memory_;
+  /// Of the results of Concat: whole, and where a part begins in it.
+  struct Part {
+    const Store* whole = nullptr;
+    std::int64_t offset = 0;
+  };
+  std::map<TensorId, Part> parts_;
+  std::map<TensorId, View> wholes_;  ///< That some part was computed into.
+  std::set<TensorId> cleared_;       ///< Those that held zeros before any part.
+};
+
+/// What all that lower kernels share.
+struct KernelLowering {
+  const Layer& layer(LayerId id) const { return spec_.network->layer(id); }
+  const Shape& shape(TensorId id) const { return *spec_.shape(id); }
+
+  const Specialization& spec_;
+  const PreparedConstants& constants_;
+  WeightCache& weights_;
+  LoweringTarget& target_;
+  const IdMap<TensorId, KernelUses>& uses_;
+  StepList& steps_;
+  Placement& memory_;
+  ConcatParts& parts_;
+};
+
+/// Programs: loads are strided inputs of a generated kernel, in the type and order of what is there.
+class Programs : KernelLowering {
+ public:
+  explicit Programs(const KernelLowering& context) : KernelLowering(context) {}
+
+  void lower(const ProgramKernel& kernel);
+  /// The program as one kernel, or as several where it has few long rows.
+  void add(ProgramAssembly assembly);
+  /// Places for outputs without elements.
+  void define_empty(std::span<const ProgramKernel::Output> outputs);
+  Register load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly);
+  /// Appends what the kernel's outputs need, where `registers` has what is there already.
+  void assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers);
+  void store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly, const std::vector<Register>& registers,
+                     const std::vector<std::int64_t>& order);
+};
+
+}  // namespace ulpscope::cuda
