@@ -46,6 +46,11 @@ Tensor PreparedConstants::get(const Operand& operand) const {
                       [&, first = first, last = last] { return rounded(value, first, last); });
 }
 
+std::string PreparedConstants::key(const Operand& operand) const {
+  return fmt::format("{}|{}|{}", key(operand.tensor), static_cast<int>(operand.first),
+                     static_cast<int>(operand.rounding));
+}
+
 std::string PreparedConstants::key(TensorId id) const {
   if (id == kNone) return "none";
   // What the file has is the same in every network that was made from it.
@@ -101,8 +106,7 @@ ConstantSource PreparedConstants::convolution_weights(const ProductKernel& kerne
                                                       std::string& key) const {
   const Layer& l = layer(kernel.layer);
   const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
-  key = fmt::format("conv|{}|{}|{}", this->key(weights.tensor), static_cast<int>(weights.first),
-                    static_cast<int>(rounding));
+  key = "conv|" + this->key(weights);
   if (kernel.normalization == kNone) return source(weights);
   key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
   return [&spec = spec_, &l, scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
@@ -129,6 +133,17 @@ Tensor PreparedConstants::convolution_bias(const ProductKernel& kernel, Rounding
     round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
   });
+}
+
+std::pair<Tensor, Tensor> PreparedConstants::normalized_parameters(const ProductKernel& kernel) const {
+  const Rounding rounding = kernel.operands[1].rounding;
+  std::string key;
+  const ConstantSource source = convolution_weights(kernel, rounding, key);
+  Tensor weights = weights_.get(key, source);
+  if (kernel.elements)
+    weights = weights_of_integers(layer(kernel.layer), weights,
+                                  fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+  return {std::move(weights), convolution_bias(kernel, rounding, key)};
 }
 
 Tensor PreparedConstants::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key,

@@ -26,6 +26,8 @@ class PreparedConstants {
 
   /// Names a constant in the cache, which outlives this specialization; "none" for kNone.
   std::string key(TensorId id) const;
+  /// The same as it is read: with its roundings.
+  std::string key(const Operand& operand) const;
   /// The first and the second rounding of a constant, where they may change it.
   std::pair<Rounding, Rounding> roundings(const Operand& operand) const;
   /// Rounded; not for operands that are read as integers.
@@ -42,6 +44,8 @@ class PreparedConstants {
   ConstantSource convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key) const;
   /// Its bias, likewise; absent where it has none. Adds to `key`.
   Tensor convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key) const;
+  /// Weights and bias of a convolution with a normalization, as the operator's reference kernel reads them.
+  std::pair<Tensor, Tensor> normalized_parameters(const ProductKernel& kernel) const;
 
   struct IntegerWeights {
     Tensor integers;  ///< As float32, the shape of the weights.

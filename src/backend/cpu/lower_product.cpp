@@ -69,8 +69,7 @@ void Lowering::read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& 
     spec.key_b += "|bytes";
   } else {
     spec.constant_b = constants_.source(b);
-    spec.key_b =
-        fmt::format("{}|{}|{}", constants_.key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
+    spec.key_b = constants_.key(b);
   }
 }
 
@@ -290,17 +289,11 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
   for (const Operand& operand : kernel.operands)
     inputs.push_back(operand.tensor == kNone ? -1 : read_operand(kernel.layer, operand, Layout::kDense));
   if (kernel.normalization != kNone) {
-    const Rounding rounding = kernel.operands[1].rounding;
-    std::string key;
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
-    const ConstantSource source = constants_.convolution_weights(kernel, rounding, key);
-    Tensor weights = weights_.get(key, source);
-    if (kernel.elements)
-      weights = constants_.weights_of_integers(
-          l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+    auto [weights, bias] = constants_.normalized_parameters(kernel);
     inputs[1] = constant_slot(std::move(weights));
-    inputs[2] = constant_slot(constants_.convolution_bias(kernel, rounding, key));
+    inputs[2] = constant_slot(std::move(bias));
   }
   Results results;
   results.slot = new_float_slot(kernel.epilogue.domain);

@@ -16,11 +16,7 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ops::RecurrentSizes& s = form->sizes;
   const std::int64_t width = padded_gate(s.hidden), gates = form->gates;
-  const auto named = [&](std::size_t i) {
-    const Operand& operand = kernel.operands[i];
-    return fmt::format("{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(operand.first),
-                       static_cast<int>(operand.rounding));
-  };
+  const auto named = [&](std::size_t i) { return constants_.key(kernel.operands[i]); };
   MatMulSpec product;
   product.m = s.seq * s.batch;
   product.n = s.directions * gates * width;

@@ -118,6 +118,8 @@ Convolutions::Filters Convolutions::filters_of(const ProductKernel& kernel) cons
   return filters;
 }
 
+/// Windows that do not overlap, as a vision transformer cuts its image: each is a row of a matrix, in a copy that is
+/// smaller than what a convolution would read again and again. cuDNN is slow at such strides.
 bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;

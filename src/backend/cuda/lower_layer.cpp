@@ -397,16 +397,11 @@ void Layers::lower_host(const ProductKernel& kernel) {
                      : operand.is_encoded()  ? memory_.host_integers(operand)
                                              : memory_.host_value(operand));
   if (kernel.normalization != kNone) {
-    const Rounding rounding = kernel.operands[1].rounding;
-    std::string key;
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
-    Tensor weights = constants_.convolution_weights(kernel, rounding, key)();
-    if (kernel.elements)
-      weights = constants_.weights_of_integers(
-          l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+    auto [weights, bias] = constants_.normalized_parameters(kernel);
     inputs[1] = steps_.host_constant(std::move(weights));
-    inputs[2] = steps_.host_constant(constants_.convolution_bias(kernel, rounding, key));
+    inputs[2] = steps_.host_constant(std::move(bias));
   }
   on_host_.insert(l.name);
   const int result = steps_.new_host(DataType::kFloat32, kernel.epilogue.domain);

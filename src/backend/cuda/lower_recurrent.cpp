@@ -30,7 +30,7 @@ View Layers::input_sums(const LayerKernel& kernel, const ops::RecurrentForm& for
   const DataType type = type_of(x.rounding);
   const std::int64_t wanted = s.directions * form.gates * s.hidden;
   columns = (wanted + 7) / 8 * 8;
-  MatrixWeights weights{memory_.constant_key(w), constants_.source(w), {}};
+  MatrixWeights weights{constants_.key(w), constants_.source(w), {}};
   if (columns != wanted) weights = Matrices::padded(weights, columns);
   MatrixProductSpec spec{.m = s.seq * s.batch, .n = columns, .k = s.input};
   spec.operands = type;
@@ -75,7 +75,7 @@ std::vector<Pointer> Layers::recurrent_parameters(const LayerKernel& kernel, Rec
 /// Rows of zeros behind each row of R, so that kernels read whole words.
 View Layers::recurrent_weights(const Operand& r, const RecurrentStepSpec& step) {
   const std::int64_t hidden = step.form.sizes.hidden, width = recurrent_width(hidden);
-  return steps_.constant_memory(fmt::format("{}|rows of {}", memory_.constant_key(r), width), step.weights,
+  return steps_.constant_memory(fmt::format("{}|rows of {}", constants_.key(r), width), step.weights,
                                 [source = constants_.source(r), hidden, width] {
                                   const Tensor own = source();
                                   const std::int64_t rows = own.size() / hidden;

@@ -95,6 +95,8 @@ bool Convolutions::fold_positions(const ProductKernel& kernel, bool biased, Matr
   return whole;
 }
 
+/// No result gets a second addend, so that there is nothing to add up: the product writes every result where it
+/// belongs, without the zeros between elements that an ordinary convolution would have to read.
 bool Convolutions::lower_transposed_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;

@@ -131,7 +131,7 @@ MatrixWeights Matrices::padded(const MatrixWeights& weights, std::int64_t column
 
 /// The constant operand b, [batch, n, k] in float32, and what names it.
 MatrixWeights Matrices::float_weights(const Operand& b, const MatrixShape& matrices) const {
-  return {memory_.constant_key(b) + "|k innermost", k_innermost(constants_.source(b), matrices), {}};
+  return {constants_.key(b) + "|k innermost", k_innermost(constants_.source(b), matrices), {}};
 }
 
 std::optional<StoredMatrix> Matrices::stored_matrix(const Operand& b, const MatrixShape& matrices,

@@ -85,13 +85,8 @@ View Placement::constant_view(const Tensor& value, DataType type) {
   return constant_view(value, hash_of({static_cast<const char*>(value.raw()), value.bytes()}), type);
 }
 
-std::string Placement::constant_key(const Operand& operand) const {
-  return fmt::format("{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(operand.first),
-                     static_cast<int>(operand.rounding));
-}
-
 View Placement::constant_view(const Operand& operand, DataType type) {
-  return constant_view(constants_.get(operand), constant_key(operand), type);
+  return constant_view(constants_.get(operand), constants_.key(operand), type);
 }
 
 View Placement::device_view(const Operand& operand) {

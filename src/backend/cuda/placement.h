@@ -141,8 +141,6 @@ class Placement {
   /// Named by its bytes.
   View constant_view(const Tensor& value, DataType type);
   View constant_view(const Operand& operand, DataType type);
-  /// Names a constant operand with its roundings.
-  std::string constant_key(const Operand& operand) const;
   /// A value of the host: physical type, rounded.
   int host_value(const Operand& operand);
   /// An operand as 8-bit integers times their scale, on the host.
