@@ -229,12 +229,16 @@ class Converter {
   /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
   void keep_what_cannot_be_integers() {
     Assignment& assignment = result_.assignment;
+    const std::map<LayerId, LayerId> multiplied =
+        has_int8() ? normalizations_in_elements(spec_, assignment, options_.fusion) : std::map<LayerId, LayerId>();
     for (LayerId id : network_.layers.ids()) {
       if (!is_quantized(precision(id)) || product_of_bias(spec_, id) != kNone) continue;
+      const auto in_weights = multiplied.find(id);
+      const LayerId normalization = in_weights == multiplied.end() ? kNone : in_weights->second;
       std::string reason = frozen_[id] ? "it is inside of a model-local function, which stays as it is"
                            : result_.opset_after < form_of(precision(id)).opset
                                ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
-                               : integer_obstacle(spec_, assignment, id, casts_fixed_shapes());
+                               : integer_obstacle(spec_, assignment, id, casts_fixed_shapes(), normalization);
       const LayerId bias = bias_of(spec_, id);
       if (reason.empty() && bias != kNone && is_quantized(precision(bias)) && frozen_[bias])
         reason = "its bias is inside of a model-local function, which stays as it is";

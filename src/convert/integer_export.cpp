@@ -1,11 +1,14 @@
 #include "convert/integer_export.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "convert/casts.h"
 #include "convert/lowerable.h"
 #include "engine/int8.h"
+#include "engine/scale_shift.h"
 #include "formats/rounding.h"
 
 namespace ulpscope {
@@ -34,7 +37,8 @@ bool is_integer_constant(const Specialization& spec, const Layer& layer, std::si
 
 }  // namespace
 
-std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes) {
+std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes,
+                             LayerId normalization) {
   const Layer& layer = spec.network->layer(id);
   if (!has_int8_form(spec, id)) return "it has no int8 form";
   if (spec.type(layer.outputs[0]) != DataType::kFloat32) return "its types in the file are not float32";
@@ -51,10 +55,18 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     if (spec.shape_dependent[input] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
     if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
       return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
-    const Tensor scales = own_scales(format_of(Format::kInt8), layout_of(spec, layer), spec.value(input).in_memory());
+    const Layer* multiplied = normalization == kNone ? nullptr : &spec.network->layer(normalization);
+    const Tensor values = multiplied == nullptr
+                              ? spec.value(input).in_memory()
+                              : scaled_weights(spec, layer, scale_shift(spec, *multiplied, Rounding::kNone).scale);
+    const Tensor scales = own_scales(format_of(Format::kInt8), layout_of(spec, layer), values);
     // Of larger ones, the DequantizeLinear would make infinities.
     if (!std::ranges::all_of(scales.values<float>(), [](float s) { return usable(s) && s <= 0x1p120f; }))
-      return "the scale of a channel of its weights is too large";
+      return multiplied == nullptr ? "the scale of a channel of its weights is too large"
+                                   : fmt::format(
+                                         "the scale of a channel of its weights, with '{}' multiplied in, is "
+                                         "too large",
+                                         multiplied->name);
   }
   return {};
 }

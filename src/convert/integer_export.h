@@ -13,8 +13,9 @@
 namespace ulpscope {
 
 /// Why a file cannot have this layer in int8 as the engine computes it; empty: it can. `fixed_shapes`: what is computed
-/// from the shapes of the inputs is constant.
-std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes);
+/// from the shapes of the inputs is constant. `normalization`: the BatchNormalization in its weights, or kNone.
+std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes,
+                             LayerId normalization);
 
 /// Collects what changes for the layers in int8.
 class IntegerExport {

@@ -14,25 +14,35 @@
 namespace ulpscope {
 namespace {
 
-/// The BatchNormalizations that the engine multiplies into convolutions, with the kernels that do.
-std::map<LayerId, ProductKernel> absorbed_normalizations(const Specialization& spec, const Assignment& assignment,
-                                                         Fusion fusion) {
-  std::map<LayerId, ProductKernel> result;
+/// The kernels of convolutions that the engine multiplies a BatchNormalization into.
+std::vector<ProductKernel> multiplied_products(const Specialization& spec, const Assignment& assignment,
+                                               Fusion fusion) {
+  std::vector<ProductKernel> result;
   Schedule schedule = describe(spec, assignment, fuse(spec, assignment, fusion));
   for (auto& kernels : schedule.kernels)
     for (KernelDescription& kernel : kernels)
       if (auto* product = std::get_if<ProductKernel>(&kernel); product != nullptr && product->normalization != kNone)
-        result.emplace(product->normalization, std::move(*product));
+        result.push_back(std::move(*product));
   return result;
 }
 
 }  // namespace
 
+std::map<LayerId, LayerId> normalizations_in_elements(const Specialization& spec, const Assignment& assignment,
+                                                      Fusion fusion) {
+  std::map<LayerId, LayerId> result;
+  for (const ProductKernel& product : multiplied_products(spec, assignment, fusion))
+    if (product.elements) result.emplace(product.layer, product.normalization);
+  return result;
+}
+
 std::vector<std::string> prepare_normalizations(const Specialization& spec, const Assignment& assignment, Fusion fusion,
                                                 TypedChanges& changes, IntegerExport& integers) {
   const Network& network = *spec.network;
   std::vector<std::string> sentences;
-  const std::map<LayerId, ProductKernel> products = absorbed_normalizations(spec, assignment, fusion);
+  std::map<LayerId, ProductKernel> products;
+  for (ProductKernel& product : multiplied_products(spec, assignment, fusion))
+    products.emplace(product.normalization, std::move(product));
   int prepared = 0;
   for (const auto& [id, layer] : network.layers.items()) {
     if (!spec.numeric[id] || layer.output(0) == kNone) continue;

@@ -1,6 +1,7 @@
 // BatchNormalization in a typed file: multiplied into convolutions, or with prepared parameters.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,10 @@
 #include "onnx/export.h"
 
 namespace ulpscope {
+
+/// Per convolution that reads integers: the BatchNormalization that this level of fusion multiplies into its weights.
+std::map<LayerId, LayerId> normalizations_in_elements(const Specialization& spec, const Assignment& assignment,
+                                                      Fusion fusion);
 
 /// Those of narrow precision that this level of fusion multiplies into the convolution before them go into its
 /// parameters (weights of int8 ones into `integers`); others get parameters that the narrow type holds, where theirs

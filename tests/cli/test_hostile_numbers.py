@@ -35,9 +35,25 @@ def test_in_every_place(place, value, run, tmp_path):
     )
     assert (tmp_path / "t.onnx").exists() and "equal in every bit" in clamped.text, clamped
     sound(run("convert", "m.onnx", "--repair-only", "-o", "r.onnx", "--no-python-checks"))
+    outcome = sound(run("convert", "m.onnx", "--int8", "-o", "i.onnx", "--no-python-checks"))
     if place == "batch_scale" and value != "nan":
-        return  # Multiplied into int8 weights, it fails the check of bits: a defect that is known.
-    sound(run("convert", "m.onnx", "--int8", "-o", "i.onnx", "--no-python-checks"))
+        assert outcome.code == 1 and "its weights, with 'bad' multiplied in, is too large" in outcome.text, outcome
+
+
+@pytest.mark.parametrize("value", [v for v in VALUES if v != "nan"])
+def test_a_convolution_with_infinite_factors_stays_in_float(value, run, tmp_path):
+    """Its neighbor is int8 in the file all the same, and the bits are the engine's."""
+    network = PLACES["batch_scale"](VALUES[value])
+    network.graph.node[0].input[0] = "t"
+    network.graph.node.insert(0, helper.make_node("Conv", ["x", "first"], ["t"], name="sound"))
+    network.graph.initializer.append(onnx.numpy_helper.from_array(floats(4, 4, 1, 1), "first"))
+    onnx.save(network, tmp_path / "m.onnx")
+    outcome = sound(run("convert", "m.onnx", "--int8", "-o", "i.onnx", "--no-python-checks"))
+    # 4: the golden output has NaN; the file is written.
+    assert outcome.code == 4 and "multiplied in, is too large: conv" in outcome.text, outcome.text
+    assert "equal in every bit" in outcome.text, outcome.text
+    scaled = {node.op_type for node in onnx.load(tmp_path / "i.onnx").graph.node}
+    assert {"QuantizeLinear", "DequantizeLinear", "BatchNormalization"} <= scaled
 
 
 TAILS = {
