@@ -23,7 +23,7 @@ bool quantizes_constant(const Specialization& spec, const Assignment& low, const
   const Layer& layer = spec.network->layer(id);
   if (!is_quantized(low.precision[id]) || layer.op->kind == OpKind::kContraction) return false;
   const bool edited = std::ranges::any_of(fold.edits, [&](const Edit& edit) { return edit.layer == id; });
-  return edited && product_of_bias(spec, id) == kNone;
+  return edited && spec.product_of_bias(id) == kNone;
 }
 
 bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) {

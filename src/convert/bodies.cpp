@@ -53,9 +53,9 @@ class BodyTyper {
     IntegerExport integers(spec);
     std::ranges::move(prepare_normalizations(spec, assignment, options_.fusion, result, integers),
                       std::back_inserter(prepared_));
+    const Readings readings = find_element_readers(spec, assignment);
     for (LayerId id : spec.network->layers.ids())
-      if (runs_on_integers(spec, assignment, id) || narrow_bias(spec, assignment, id))
-        integers.add(assignment, id, result);
+      if (is_typed_with_integers(assignment, readings, id)) integers.add(assignment, readings, id, result);
     result.computed_constants = computed_constants(spec, result.typing);
     result.bodies = run(spec, assignment, first);
     return result;

@@ -9,7 +9,6 @@
 #include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/fusion.h"
-#include "engine/int8.h"
 
 namespace ulpscope {
 namespace {
@@ -21,7 +20,12 @@ class Placer {
   /// `bound`: true if it takes the assignment's type although it could have another one.
   Placer(const Specialization& spec, const Assignment& assignment, const CastOptions& options,
          const IdMap<LayerId, char>& bound)
-      : spec_(spec), network_(*spec.network), assignment_(assignment), options_(options), bound_(bound) {}
+      : spec_(spec),
+        network_(*spec.network),
+        assignment_(assignment),
+        readings_(find_element_readers(spec, assignment)),
+        options_(options),
+        bound_(bound) {}
 
   Typing run() {
     find_constants();
@@ -181,7 +185,7 @@ class Placer {
 
   void add_compute(LayerId id) {
     const Layer& layer = network_.layer(id);
-    if (runs_on_integers(spec_, assignment_, id) || narrow_bias(spec_, assignment_, id)) return add_int8(id);
+    if (is_typed_with_integers(assignment_, readings_, id)) return add_int8(id);
     const DataType type = storage_of(assignment_.precision[id]);
     std::vector<DataType> exact{type};
     const int node = add_node(types_of_selection(id, type, exact));
@@ -243,7 +247,8 @@ class Placer {
   void add_int8(LayerId id) {
     const Layer& layer = network_.layer(id);
     for (TensorId input : layer.inputs) read_as(input, DataType::kFloat32);
-    const bool passes_on = grouped_bias(spec_, assignment_, id) != kNone;
+    const LayerId bias = spec_.bias[id];
+    const bool passes_on = bias != kNone && readings_[bias] == Reading::kBias;
     const DataType type = passes_on ? DataType::kFloat32 : assignment_.stored_by(id);
     add_value(layer.outputs[0], add_node({type}), {type});
   }
@@ -355,7 +360,8 @@ class Placer {
         if (id == kNone || !is_lowerable(declared(id))) continue;
         if (takes_any_[l]) continue;
         reads[i].type = declared(id);
-        if (typing_.constant[id] && narrow_bias(spec_, assignment_, l))
+        // The vector of a bias is rounded to its type; the sum is one with the product's, in float32.
+        if (typing_.constant[id] && readings_[l] == Reading::kBias)
           reads[i].first = rounding_of(assignment_.precision[l]);
         if (node < 0 || layer.op->is_parameter(i)) continue;
         reads[i].type = types[node];
@@ -377,6 +383,7 @@ class Placer {
   const Specialization& spec_;
   const Network& network_;
   const Assignment& assignment_;
+  const Readings readings_;
   const CastOptions& options_;
   const IdMap<LayerId, char>& bound_;
   Typing typing_;
@@ -395,26 +402,9 @@ DataType stored_by_file(const Specialization& spec, const Assignment& assignment
   return narrow_type_in_file(spec, id);
 }
 
-bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id) {
-  const Layer& layer = spec.network->layer(id);
-  return is_quantized(assignment.precision[id]) ||
-         (layer.op->kind == OpKind::kContraction && spec.numeric[id] &&
-          spec.type(layer.outputs[0]) == DataType::kFloat32 && is_integer_product(spec, id));
-}
-
-LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product) {
-  if (!runs_on_integers(spec, assignment, product)) return kNone;
-  const LayerId bias = bias_of(spec, product);
-  if (bias == kNone) return kNone;
-  const DataType type = assignment.stored_by(bias);
-  return type == assignment.int8_output || type == DataType::kFloat32 ? bias : kNone;
-}
-
-bool narrow_bias(const Specialization& spec, const Assignment& assignment, LayerId id) {
-  const Precision precision = assignment.precision[id];
-  if (precision != Precision::kFP16 && precision != Precision::kBF16) return false;
-  const LayerId product = product_of_bias(spec, id);
-  return product != kNone && grouped_bias(spec, assignment, product) == id;
+bool is_typed_with_integers(const Assignment& assignment, const Readings& readings, LayerId id) {
+  return reads_elements(readings[id]) ||
+         (readings[id] == Reading::kBias && assignment.precision[id] != Precision::kFP32);
 }
 
 DataType stored_by_movement(const Specialization& spec, const Assignment& assignment, LayerId id) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/element_readers.h"
 #include "engine/fusion.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
@@ -29,9 +30,9 @@ struct CastOptions {
 /// the type that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results
 /// have the same bits at every level of fusion: a layer keeps the assignment's type where another one would let
 /// neighbors fuse that round between them, or part some that do not. A layer in int8 reads float32, which its
-/// DequantizeLinear gives, and writes what it stores; a product with a grouped_bias() leaves that to the bias.
-/// REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or
-/// bf16, and for those that may_round_what_it_moves() in what they store.
+/// DequantizeLinear gives, and writes what it stores; a product whose bias is one with it (Reading::kBias) leaves that
+/// to the bias. REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every
+/// layer in fp16 or bf16, and for those that may_round_what_it_moves() in what they store.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
 
 /// The type that a movement layer stores the floats in that it moves; float32 where it moves none.
@@ -48,14 +49,7 @@ DataType stored_by_file(const Specialization& spec, const Assignment& assignment
 /// Per tensor that is constant in the file without being there: its elements.
 IdMap<TensorId, Tensor> computed_constants(const Specialization& spec, const Typing& typing);
 
-/// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
-bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);
-
-/// The addition of its bias that is one with a product in int8 at every level of fusion; kNone: it has none.
-LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product);
-
-/// The layer is a grouped_bias() in fp16 or bf16: its vector is rounded to that type, the sum is one with the
-/// product's, in float32, and stored in that type.
-bool narrow_bias(const Specialization& spec, const Assignment& assignment, LayerId id);
+/// The typed file has the layer behind DequantizeLinear, or it is the bias of such a product.
+bool is_typed_with_integers(const Assignment& assignment, const Readings& readings, LayerId id);
 
 }  // namespace ulpscope

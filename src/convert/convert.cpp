@@ -232,14 +232,14 @@ class Converter {
     const std::map<LayerId, LayerId> multiplied =
         has_int8() ? normalizations_in_elements(spec_, assignment, options_.fusion) : std::map<LayerId, LayerId>();
     for (LayerId id : network_.layers.ids()) {
-      if (!is_quantized(precision(id)) || product_of_bias(spec_, id) != kNone) continue;
+      if (!is_quantized(precision(id)) || spec_.product_of_bias(id) != kNone) continue;
       const auto in_weights = multiplied.find(id);
       const LayerId normalization = in_weights == multiplied.end() ? kNone : in_weights->second;
       std::string reason = frozen_[id] ? "it is inside of a model-local function, which stays as it is"
                            : result_.opset_after < form_of(precision(id)).opset
                                ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
                                : integer_obstacle(spec_, assignment, id, casts_fixed_shapes(), normalization);
-      const LayerId bias = bias_of(spec_, id);
+      const LayerId bias = spec_.bias[id];
       if (reason.empty() && bias != kNone && is_quantized(precision(bias)) && frozen_[bias])
         reason = "its bias is inside of a model-local function, which stays as it is";
       if (reason.empty()) {
@@ -369,11 +369,12 @@ class Converter {
   }
 
   void prepare_integers() {
+    const Readings readings = find_element_readers(spec_, result_.assignment);
     for (LayerId id : network_.layers.ids()) {
-      if (runs_on_integers(spec_, result_.assignment, id) || narrow_bias(spec_, result_.assignment, id))
-        integers_.add(result_.assignment, id, changes_);
+      if (is_typed_with_integers(result_.assignment, readings, id))
+        integers_.add(result_.assignment, readings, id, changes_);
       else if (is_narrow(precision(id)) && network_.layers[id].op->kind == OpKind::kPointwise && !frozen_[id] &&
-               reads_integers(spec_, id))
+               readings[id] == Reading::kDequantized)
         changes_.copied.push_back(id);  // It stands alone, and what it reads comes out of a Cast: followers would join.
     }
     if (integers_.constants() > 0)

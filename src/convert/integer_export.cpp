@@ -107,20 +107,19 @@ bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
   });
 }
 
-void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& changes) {
+void IntegerExport::add(const Assignment& assignment, const Readings& readings, LayerId id, TypedChanges& changes) {
   const Layer& layer = spec_.network->layer(id);
-  const bool is_bias = product_of_bias(spec_, id) != kNone;
-  if (const DataType type = assignment.stored_by(id);
-      grouped_bias(spec_, assignment, id) == kNone && type != DataType::kFloat32)
+  const LayerId bias = spec_.bias[id];
+  const bool leaves_to_bias = bias != kNone && readings[bias] == Reading::kBias;
+  if (const DataType type = assignment.stored_by(id); !leaves_to_bias && type != DataType::kFloat32)
     changes.stored.emplace_back(id, type);
   if (is_product(layer)) {
-    const LayerId bias = grouped_bias(spec_, assignment, id);
-    const LayerId last = bias == kNone ? id : bias;
+    const LayerId last = leaves_to_bias ? bias : id;
     const TensorId result = spec_.network->layer(last).outputs[0];
     if (assignment.stored_by(last) == DataType::kFloat32 && read_narrow_alone(changes.typing, result))
       changes.copied.push_back(last);
   }
-  if (is_bias) return;
+  if (readings[id] == Reading::kBias) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
     if (input == kNone) continue;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/element_readers.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "onnx/export.h"
@@ -25,9 +26,9 @@ class IntegerExport {
   /// The float weights of a convolution, where they are not those of the network (a BatchNormalization went in).
   void set_weights(LayerId convolution, Tensor weights) { weights_[convolution] = std::move(weights); }
 
-  /// Adds to `quantized`, `stored` and `copied`, by what `typing` says. REQUIRES: the layer's precision is int8, and it
-  /// has no integer_obstacle() (or is the bias of such a product), or it is a narrow_bias().
-  void add(const Assignment& assignment, LayerId id, TypedChanges& changes);
+  /// Adds to `quantized`, `stored` and `copied`, by what `typing` says. REQUIRES: is_typed_with_integers(), and it, or
+  /// the product whose bias it is, has no integer_obstacle().
+  void add(const Assignment& assignment, const Readings& readings, LayerId id, TypedChanges& changes);
 
   int constants() const noexcept { return constants_; }
   int per_channel() const noexcept { return per_channel_; }

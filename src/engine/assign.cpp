@@ -98,7 +98,7 @@ Kept read_constraints(const Specialization& spec, const BuildOptions& options, c
 void propagate_bias_precision(const Specialization& spec, const BuildOptions& options, const Kept& requests,
                               Precision next_higher, Assignment& assignment) {
   for (LayerId l : spec.network->layers.ids()) {
-    const LayerId product = product_of_bias(spec, l);
+    const LayerId product = spec.product_of_bias(l);
     if (product == kNone || spec.folded[l] || !spec.numeric[l]) continue;
     const Layer& owner = spec.network->layer(product);
     const bool stored = constraints_hold(options) && owner.output_type(0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/element_readers.h"
 #include "engine/kernels.h"
 #include "engine/scale_shift.h"
 #include "ops/forms.h"
@@ -21,13 +22,13 @@ class Describer {
         network_(*spec.network),
         assignment_(assignment),
         bodies_(network_.bodies()),
+        readings_(find_element_readers(spec, assignment)),
         open_(network_.tensors.size(), 0) {
     schedule_.grouping = std::move(grouping);
     schedule_.storage.resize(network_.tensors.size());
   }
 
   Schedule run() {
-    find_integer_layers();
     for (TensorId id : network_.tensors.ids())
       schedule_.storage[id] = schedule_.grouping.internal[id] != 0 ? DataType::kFloat32 : assignment_.storage[id];
     for (TensorId id : network_.inputs) schedule_.storage[id] = spec_.type(id);
@@ -47,21 +48,6 @@ class Describer {
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
   bool internal(TensorId id) const { return schedule_.grouping.internal[id] != 0; }
   bool is_product(LayerId id) const { return layer(id).op->kind == OpKind::kContraction; }
-
-  /// The layers that read 8-bit integers: because of their precision, or since the file has it so.
-  void find_integer_layers() {
-    integers_.assign(network_.layers.size(), 0);
-    for (LayerId id : network_.layers.ids()) {
-      if (spec_.folded[id]) continue;
-      if (is_quantized(assignment_.precision[id])) {
-        const std::vector<TensorId> inputs = quantized_inputs(spec_, id);
-        integers_[id] = has_int8_form(spec_, id) &&
-                        std::ranges::all_of(inputs, [&](TensorId input) { return quantization_of(input).scale > 0; });
-      } else if (is_product(id)) {
-        integers_[id] = is_integer_product(spec_, id);
-      }
-    }
-  }
 
   Quantization quantization_of(TensorId id) const {
     if (const auto found = dequantized(spec_, id)) return *found;
@@ -95,7 +81,7 @@ class Describer {
   Rounding load_rounding(LayerId id, std::size_t index) const {
     const Layer& l = layer(id);
     const TensorId tensor = l.inputs[index];
-    if (integers_[id] != 0) return Rounding::kNone;  // Operands are integers; a bias is added as it is.
+    if (reads_elements(readings_[id])) return Rounding::kNone;  // Operands are integers; a bias is added as it is.
     if (!spec_.numeric[id] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
     if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
     // Values inside of a group are not rounded, except the operands of its products.
@@ -112,7 +98,7 @@ class Describer {
     if (tensor == kNone) return {};
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
-    if (integers_[id] != 0 && index < 2) {
+    if (reads_elements(readings_[id]) && index < 2) {
       if (constant)
         return {.tensor = tensor, .first = first, .encoding = own_encoding(id), .scales = ScaleSource::kOwn};
       const Quantization q = quantization_of(tensor);
@@ -391,7 +377,7 @@ class Describer {
     for (TensorId input : present(l.inputs))
       if ((!is_settled(input) || !spec_.is_held_as_float(input))) return 0;
     ProductKernel kernel{id, operands(id)};
-    kernel.elements = integers_[id] != 0;
+    kernel.elements = reads_elements(readings_[id]);
     kernel.result = l.outputs[0];
     std::span<const LayerId> epilogue = members.subspan(1);
     if (!epilogue.empty() && is_only_read_by(kernel.result, epilogue[0]) && takes_normalization(id, epilogue[0])) {
@@ -425,7 +411,7 @@ class Describer {
     if (!ops::is_convolution(l) || !is_scale_shift(spec_, layer(normalization))) return false;
     for (std::size_t i = 1; i < l.inputs.size(); ++i)
       if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
-    return integers_[convolution] == 0 ||
+    return !reads_elements(readings_[convolution]) ||
            !dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
   }
 
@@ -433,9 +419,9 @@ class Describer {
   const Network& network_;
   const Assignment& assignment_;
   const std::vector<Body> bodies_;
+  const Readings readings_;
   Schedule schedule_;
   std::vector<KernelDescription> kernels_;  ///< Of the group at hand.
-  IdMap<LayerId, char> integers_;           ///< Per layer.
   IdMap<TensorId, char> open_;              ///< Per tensor: its shape is known at run time only.
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/element_readers.h"
 #include "engine/int8.h"
 
 namespace ulpscope {
@@ -63,9 +64,8 @@ class Fuser {
         network_(*spec.network),
         assignment_(assignment),
         level_(level),
-        group_of_(network_.layers.size(), kNone) {
-    find_integer_layers();
-  }
+        readings_(find_element_readers(spec, assignment)),
+        group_of_(network_.layers.size(), kNone) {}
 
   Grouping run() {
     for (LayerId id : network_.layers.ids()) {
@@ -94,20 +94,11 @@ class Fuser {
     bool merged = false;
   };
 
-  /// Where the file has integers, the layers that read them are grouped as those that run in int8.
-  void find_integer_layers() {
-    integers_.assign(network_.layers.size(), 0);
-    const bool typed = std::ranges::any_of(
-        network_.layers, [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
-    for (LayerId l : network_.layers.ids())
-      integers_[l] = is_quantized(assignment_.precision[l]) || (typed && spec_.numeric[l] && reads_integers(spec_, l));
-  }
-
   /// The product of integers that this layer belongs to whatever the level: its bias, or the Cast to what it stores.
   LayerId product_to_follow(LayerId id) const {
     if (const LayerId product = int8_product_of(id); product != kNone) return product;
     const LayerId product = product_of_cast(spec_, id);
-    if (product == kNone || !is_int8(product)) return kNone;
+    if (product == kNone || !reads_elements(readings_[product])) return kNone;
     const LayerId before = network_.tensor(network_.layer(id).inputs[0]).producer;
     if (assignment_.precision[product] != Precision::kFP32 || group_of_[before] != group_of_[product] ||
         !stays_inside(network_.layer(id).inputs[0]))
@@ -124,7 +115,8 @@ class Fuser {
       if (!spec_.shape(input)) return Role::kAlone;
     if (layer.op->kind == OpKind::kContraction) return Role::kContraction;
     // Other int8 layers read integers made of stored values and store what they compute: no neighbor joins them.
-    if (is_int8(id) && int8_product_of(id) == kNone) return Role::kAlone;
+    const bool is_alone = is_quantized(assignment_.precision[id]) || readings_[id] == Reading::kDequantized;
+    if (is_alone && int8_product_of(id) == kNone) return Role::kAlone;
     if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
     if (level_ == Fusion::kFull && row_dimensions(spec_, layer) > 0) return Role::kRow;
     return Role::kAlone;
@@ -165,18 +157,14 @@ class Fuser {
   /// The Cast that a product of integers stores with has the type that it casts to, whatever the product's is.
   DataType stored_by(LayerId id) const {
     const LayerId product = product_of_cast(spec_, id);
-    const bool stores = product != kNone && is_int8(product);
+    const bool stores = product != kNone && reads_elements(readings_[product]);
     return stores ? spec_.type(network_.layer(id).outputs[0]) : assignment_.stored_by(id);
   }
 
-  bool is_int8(LayerId id) const { return integers_[id] != 0; }
-
   /// The int8 product whose bias this layer is: one group with it at every level, so that the sum is rounded once.
   LayerId int8_product_of(LayerId id) const {
-    const DataType stored = assignment_.stored_by(id);
-    const LayerId product = product_of_bias(spec_, id);
-    if (product == kNone || !is_int8(product) || (stored != assignment_.int8_output && stored != DataType::kFloat32))
-      return kNone;
+    if (readings_[id] != Reading::kBias) return kNone;
+    const LayerId product = spec_.product_of_bias(id);
     return stays_inside(network_.layer(product).outputs[0]) ? product : kNone;
   }
 
@@ -311,7 +299,7 @@ class Fuser {
           network_.layer(b.layers.front()).op->function != Function::kMatMul)
         continue;
       // An int8 product quantizes stored values.
-      if (is_int8(a.layers.front()) || is_int8(b.layers.front())) continue;
+      if (reads_elements(readings_[a.layers.front()]) || reads_elements(readings_[b.layers.front()])) continue;
       if (!same_precision(a.layers.front(), row.layers.front()) ||
           !same_precision(b.layers.front(), row.layers.front()))
         continue;
@@ -408,7 +396,7 @@ class Fuser {
   const Network& network_;
   const Assignment& assignment_;
   const Fusion level_;
-  IdMap<LayerId, char> integers_;  ///< Per layer: it reads integers.
+  const Readings readings_;
   IdMap<LayerId, int> group_of_;
   std::vector<Draft> drafts_;
 };

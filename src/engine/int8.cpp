@@ -136,36 +136,6 @@ bool product_has_form(const Specialization& spec, const Layer& layer) {
          dimensions_of(spec, b) <= 6;
 }
 
-/// A constant vector along the output channels of a product of this shape.
-bool is_channel_vector(const Specialization& spec, const Layer& product, TensorId id) {
-  if (id == kNone || !spec.is_constant(id) || spec.type(id) != spec.type(product.outputs[0])) return false;
-  const Shape& output = *spec.shape(product.outputs[0]);
-  const Shape& shape = spec.value(id).shape();
-  if (shape.empty() || shape.size() > output.size() || output.size() < 2) return false;
-  const bool convolution = ops::is_convolution(product);
-  const std::size_t channel = convolution ? 1 : output.size() - 1;
-  const std::size_t offset = output.size() - shape.size();
-  if (channel < offset) return false;
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != (d + offset == channel ? output[channel] : 1)) return false;
-  return true;
-}
-
-/// Add has this layer's output on one side and a constant vector along its channels on the other.
-LayerId biased_product(const Specialization& spec, const Layer& add) {
-  if (add.op->function != Function::kAdd || add.inputs.size() != 2) return kNone;
-  for (std::size_t side = 0; side < 2; ++side) {
-    const TensorId x = add.inputs[side];
-    if (x == kNone || spec.is_constant(x)) continue;
-    const LayerId producer = spec.network->tensor(x).producer;
-    if (producer == kNone || !is_product(spec.network->layer(producer)) || !spec.shape(x) ||
-        !spec.shape(add.outputs[0]) || *spec.shape(x) != *spec.shape(add.outputs[0]))
-      continue;
-    if (is_channel_vector(spec, spec.network->layer(producer), add.inputs[1 - side])) return producer;
-  }
-  return kNone;
-}
-
 /// The layer's scale input holds ordinary numbers, whose products with 8-bit integers are exact to one rounding.
 bool usable_scales(const Tensor& scales) {
   if (scales.type() != DataType::kFloat32 || scales.size() == 0) return false;
@@ -221,8 +191,7 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
     if (spec.is_constant(input) &&
         (spec.value(input).size() == 1 || (op == Function::kMul && differ_by_powers_of_two(spec.value(input)))))
       return false;
-  return spec.is_held_as_float(layer.inputs[1]) && biased_product(spec, layer) == kNone &&
-         !is_inside_normalization(spec, layer);
+  return spec.is_held_as_float(layer.inputs[1]) && spec.biased[id] == kNone && !is_inside_normalization(spec, layer);
 }
 
 std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id) {
@@ -246,20 +215,6 @@ std::vector<TensorId> int8_tensors(const Specialization& spec) {
   std::ranges::sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
-}
-
-LayerId bias_of(const Specialization& spec, LayerId product) {
-  const Layer& layer = spec.network->layer(product);
-  if (!is_product(layer) || layer.output(0) == kNone) return kNone;
-  const TensorId output = layer.outputs[0];
-  if (spec.output[output] || spec.consumers[output].size() != 1 || !spec.shape(layer.outputs[0])) return kNone;
-  const LayerId add = spec.consumers[output][0];
-  return biased_product(spec, spec.network->layer(add)) == product ? add : kNone;
-}
-
-LayerId product_of_bias(const Specialization& spec, LayerId add) {
-  const LayerId product = biased_product(spec, spec.network->layer(add));
-  return product != kNone && bias_of(spec, product) == add ? product : kNone;
 }
 
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id) {
@@ -313,7 +268,7 @@ LayerId storing_cast(const Specialization& spec, LayerId product) {
   if (!is_product(spec.network->layer(product)) ||
       spec.type(spec.network->layer(product).outputs[0]) != DataType::kFloat32)
     return kNone;
-  const LayerId bias = bias_of(spec, product);
+  const LayerId bias = spec.bias[product];
   const TensorId result = spec.network->layer(bias == kNone ? product : bias).outputs[0];
   const auto& readers = spec.consumers[result];
   if (spec.output[result] || readers.size() != 1) return kNone;
@@ -329,7 +284,7 @@ LayerId product_of_cast(const Specialization& spec, LayerId cast) {
   if (layer.op->function != Function::kCast || !layer.op->domain.empty() || layer.inputs[0] == kNone) return kNone;
   const LayerId producer = spec.network->tensor(layer.inputs[0]).producer;
   if (producer == kNone || spec.network->layer(producer).outputs.empty()) return kNone;
-  for (const LayerId product : {producer, product_of_bias(spec, producer)})
+  for (const LayerId product : {producer, spec.product_of_bias(producer)})
     if (product != kNone && storing_cast(spec, product) == cast) return product;
   return kNone;
 }

@@ -25,13 +25,6 @@ std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id);
 /// The tensors that need scales for all layers with an int8 form to use it: ascending, each once.
 std::vector<TensorId> int8_tensors(const Specialization& spec);
 
-/// The Add of a constant vector along the output channels that belongs to this product: its only reader, so that both
-/// are one when the product runs in int8. kNone: there is none, or `product` is no product.
-LayerId bias_of(const Specialization& spec, LayerId product);
-
-/// The reverse: the product whose bias_of() this layer is, or kNone.
-LayerId product_of_bias(const Specialization& spec, LayerId add);
-
 /// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
 /// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id);
@@ -48,7 +41,7 @@ bool is_integer_product(const Specialization& spec, LayerId id);
 bool reads_integers(const Specialization& spec, LayerId id);
 
 /// For a product in float32 with is_integer_product(): the Cast to float16 or bfloat16 that alone reads what it and its
-/// bias_of() compute. Both together are an int8 product that stores this type. kNone: there is none.
+/// bias compute. Both together are an int8 product that stores this type. kNone: there is none.
 LayerId storing_cast(const Specialization& spec, LayerId product);
 
 /// The reverse: the product whose storing_cast() this layer is, or kNone.

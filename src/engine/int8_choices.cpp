@@ -75,7 +75,7 @@ std::string Int8Choices::refusal(const Specialization& spec, LayerId id) const {
   const Layer& layer = spec.network->layer(id);
   // What moves values follows its input; what is known beforehand or computes shapes has no precision.
   if (possible(id) || layer.op->precision != PrecisionRule::kCompute || spec.folded[id] || !spec.numeric[id]) return {};
-  if (const LayerId product = product_of_bias(spec, id); product != kNone) return refusal(spec, product);
+  if (const LayerId product = spec.product_of_bias(id); product != kNone) return refusal(spec, product);
   if (const std::vector<TensorId> without = missing(spec, id); !without.empty())
     return fmt::format("there are no scales for {} (give a calibration cache)", names_of(spec, without));
   return "it has no int8 form";

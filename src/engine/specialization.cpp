@@ -92,6 +92,48 @@ std::shared_ptr<const Specialization> specialize_body(const Specialization& spec
   return nullptr;
 }
 
+/// A constant vector along the output channels of a product of this shape.
+bool is_channel_vector(const Specialization& spec, const Layer& product, TensorId id) {
+  if (id == kNone || !spec.is_constant(id) || spec.type(id) != spec.type(product.outputs[0])) return false;
+  const Shape& output = *spec.shape(product.outputs[0]);
+  const Shape& shape = spec.value(id).shape();
+  if (shape.empty() || shape.size() > output.size() || output.size() < 2) return false;
+  const bool convolution = ops::is_convolution(product);
+  const std::size_t channel = convolution ? 1 : output.size() - 1;
+  const std::size_t offset = output.size() - shape.size();
+  if (channel < offset) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != (d + offset == channel ? output[channel] : 1)) return false;
+  return true;
+}
+
+/// Add has this layer's output on one side and a constant vector along its channels on the other.
+LayerId biased_product(const Specialization& spec, const Layer& add) {
+  if (add.op->function != Function::kAdd || add.inputs.size() != 2) return kNone;
+  for (std::size_t side = 0; side < 2; ++side) {
+    const TensorId x = add.inputs[side];
+    if (x == kNone || spec.is_constant(x)) continue;
+    const LayerId producer = spec.network->tensor(x).producer;
+    if (producer == kNone || !is_product(spec.network->layer(producer).op->function) || !spec.shape(x) ||
+        !spec.shape(add.outputs[0]) || *spec.shape(x) != *spec.shape(add.outputs[0]))
+      continue;
+    if (is_channel_vector(spec, spec.network->layer(producer), add.inputs[1 - side])) return producer;
+  }
+  return kNone;
+}
+
+void find_biases(Specialization& spec) {
+  const Network& network = *spec.network;
+  spec.biased.assign(network.layers.size(), kNone);
+  spec.bias.assign(network.layers.size(), kNone);
+  for (const auto& [l, layer] : network.layers.items()) {
+    const LayerId product = spec.biased[l] = biased_product(spec, layer);
+    if (product == kNone) continue;
+    const TensorId output = network.layer(product).outputs[0];
+    if (!spec.output[output] && spec.consumers[output].size() == 1) spec.bias[product] = l;
+  }
+}
+
 std::shared_ptr<Specialization> specialize_for(const Network& network, const std::vector<std::optional<Shape>>& shapes,
                                                const Specialization* other) {
   auto result = std::make_shared<Specialization>();
@@ -123,6 +165,7 @@ std::shared_ptr<Specialization> specialize_for(const Network& network, const std
     for (TensorId id : present(layer.outputs))
       if (from_shapes && result->is_constant(id)) result->shape_dependent[id] = 1;
   }
+  find_biases(*result);
   for (const Body& body : network.bodies()) {
     const Specialization* same = nullptr;
     if (other != nullptr)

@@ -24,6 +24,11 @@ struct Specialization {
   IdMap<LayerId, char> folded;
   /// Per tensor: constant, but made from shapes, so that other input shapes give other elements.
   IdMap<TensorId, char> shape_dependent;
+  /// Per layer, where it is an Add of a constant vector along the output channels of a product: that product.
+  IdMap<LayerId, LayerId> biased;
+  /// Per product: the Add that is `biased` and alone reads it, so that both are one when the product reads elements;
+  /// else kNone.
+  IdMap<LayerId, LayerId> bias;
   /// Per body (Network::bodies): its network for the shapes that it gets first, as far as they are known. Null: the
   /// body does not fit what it gets.
   std::vector<std::shared_ptr<const Specialization>> bodies;
@@ -36,6 +41,10 @@ struct Specialization {
     return is_floating(type(id)) && physical_type(type(id)) == DataType::kFloat32;
   }
   bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
+  /// The product whose `bias` this layer is, or kNone.
+  LayerId product_of_bias(LayerId add) const {
+    return biased[add] != kNone && bias[biased[add]] == add ? biased[add] : kNone;
+  }
   /// Per input of a layer: its value; null where it is absent or not known.
   std::vector<const Tensor*> known_inputs(const Layer& layer) const;
 };

@@ -29,7 +29,7 @@ std::optional<Bias> bias_constant(const Specialization& spec, LayerId product) {
     const Tensor* value = constant_input(network, reader, input);
     return value != nullptr && value->size() == channels;
   };
-  if (const LayerId add = bias_of(spec, product); add != kNone)
+  if (const LayerId add = spec.bias[product]; add != kNone)
     for (const std::size_t input : {std::size_t{0}, std::size_t{1}})
       if (fits(network.layer(add), input)) return Bias{add, input};
   if (!fits(layer, 2)) return {};

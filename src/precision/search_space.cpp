@@ -30,7 +30,7 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
     // Golden results have it in the file's type, too.
     if (narrow_type_in_file(*place.spec, place.inside) != DataType::kUndefined) continue;
     // The bias of an int8 product is part of it.
-    if (is_quantized(low.precision[l]) && product_of_bias(*place.spec, place.inside) != kNone) continue;
+    if (is_quantized(low.precision[l]) && place.spec->product_of_bias(place.inside) != kNone) continue;
     if (low.precision[l] != precision_in(place.layer(), options.ladder.back())) result.push_back(l);
   }
   return result;
@@ -62,7 +62,7 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   biases_.assign(candidates_.size(), kNone);
   for (LayerId bias : network_->layers.ids()) {
     if (!is_quantized(low_.precision[bias]) || spec->folded[bias]) continue;
-    const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
+    const auto product = std::ranges::find(candidates_, spec->product_of_bias(bias));
     if (product != candidates_.end()) biases_[product - candidates_.begin()] = bias;
   }
   const Assignment high = assignment(highest());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/build_helpers.h"
+#include "engine/element_readers.h"
 #include "engine/int8.h"
 
 namespace ulpscope::testing {
@@ -45,10 +46,10 @@ TEST(Int8Form, AProductOwnsItsBiasAndNothingElse) {
   const auto spec = specialize(*network, {{2, 3, 4}, {2, 3, 5}});
   EXPECT_THAT(with_form(*spec), ElementsAre("MatMul", "Residual"));
   const LayerId product = network->find_layer("MatMul"), bias = network->find_layer("Bias");
-  EXPECT_EQ(bias_of(*spec, product), bias);
-  EXPECT_EQ(product_of_bias(*spec, bias), product);
-  EXPECT_EQ(bias_of(*spec, bias), kNone);
-  EXPECT_EQ(product_of_bias(*spec, network->find_layer("Residual")), kNone);
+  EXPECT_EQ(spec->bias[product], bias);
+  EXPECT_EQ(spec->product_of_bias(bias), product);
+  EXPECT_EQ(spec->bias[bias], kNone);
+  EXPECT_EQ(spec->product_of_bias(network->find_layer("Residual")), kNone);
   EXPECT_THAT(names(*spec, quantized_inputs(*spec, product)), ElementsAre("x"));
   EXPECT_THAT(names(*spec, int8_tensors(*spec)), ::testing::UnorderedElementsAre("x", "z", "x2"));
 }
@@ -64,7 +65,7 @@ TEST(Int8Form, ABiasWhoseProductSomebodyElseReadsBelongsToNobody) {
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{3, 4}});
-  EXPECT_EQ(bias_of(*spec, network->find_layer("MatMul")), kNone);
+  EXPECT_EQ(spec->bias[network->find_layer("MatMul")], kNone);
   EXPECT_THAT(with_form(*spec), ElementsAre("MatMul"));
 }
 
@@ -85,7 +86,7 @@ TEST(Int8Form, ConvolutionsNeedConstantWeightsAndABiasAlongTheirChannels) {
   const auto network = model.load();
   const auto spec = specialize(*network, {{1, 3, 8, 8}, {2, 3, 3, 3}});
   EXPECT_THAT(with_form(*spec), ElementsAre("Conv", "PerRow", "Sum", "Pool"));
-  EXPECT_EQ(bias_of(*spec, network->find_layer("Conv")), network->find_layer("Bias"));
+  EXPECT_EQ(spec->bias[network->find_layer("Conv")], network->find_layer("Bias"));
 }
 
 TEST(Int8Form, ANormalizationInPointwiseLayersStaysFloat) {
@@ -138,6 +139,37 @@ TEST(Int8Form, ArithmeticOnShapesHasNone) {
   const auto spec = specialize(*network, {{2, 3}});
   EXPECT_THAT(with_form(*spec), IsEmpty());
   EXPECT_THAT(int8_tensors(*spec), IsEmpty());
+}
+
+TEST(ElementReaders, FollowThePrecisionWhereThereAreScales) {
+  Model model;
+  model.input("x", {3, 4});
+  model.input("r", {3, 5});
+  model.node("MatMul", {"x", "w"}, {"xw"}, "MatMul");
+  model.node("Add", {"xw", "b"}, {"z"}, "Bias");
+  model.node("Add", {"z", "r"}, {"y"}, "Residual");
+  constant(model, "w", {4, 5});
+  constant(model, "b", {5});
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{3, 4}, {3, 5}});
+  const LayerId product = network->find_layer("MatMul"), bias = network->find_layer("Bias"),
+                residual = network->find_layer("Residual");
+  Assignment assignment;
+  assignment.precision.assign(network->layers.size(), Precision::kINT8);
+  EXPECT_THAT(find_element_readers(*spec, assignment), ::testing::Each(Reading::kNumbers)) << "nothing has a scale";
+  assignment.scale.assign(network->tensors.size(), 0.0f);
+  assignment.scale[network->find_tensor("x")] = assignment.scale[network->find_tensor("z")] = 0.5f;
+  Readings readings = find_element_readers(*spec, assignment);
+  EXPECT_EQ(readings[product], Reading::kQuantized);
+  EXPECT_EQ(readings[bias], Reading::kBias);
+  EXPECT_EQ(readings[residual], Reading::kNumbers) << "r has no scale";
+  assignment.precision[bias] = Precision::kFP16;
+  EXPECT_EQ(find_element_readers(*spec, assignment)[bias], Reading::kNumbers) << "it stores another type";
+  assignment.int8_output = DataType::kFloat16;
+  EXPECT_EQ(find_element_readers(*spec, assignment)[bias], Reading::kBias);
+  assignment.precision[product] = Precision::kFP16;
+  EXPECT_THAT(find_element_readers(*spec, assignment), ::testing::Each(Reading::kNumbers));
 }
 
 }  // namespace
