@@ -16,6 +16,7 @@
 #include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "onnx/network_view.h"
+#include "precision/repair.h"
 #include "precision/shell_word.h"
 #include "runtime/engine.h"
 #include "tools/answer_options.h"
@@ -260,7 +261,7 @@ class ConvertTool : public Tool {
       made = repair(model, *output_, samples,
                     {.verify = !no_verify_, .python_checks = !no_python_checks_, .interrupt = check_interrupted});
     }
-    for (const Repair& each : made.repairs) fmt::print("{} '{}': {}\n", each.kind, each.name, each.text);
+    for (const Repair& each : made.repairs) fmt::print("{} '{}': {}\n", kind_of(each), each.name, each.text);
     for (const std::string& sentence : made.beyond) fmt::print("{}\n", sentence);
     fmt::print("{} repair(s): {} constant(s) changed, {} layer(s) added\n", made.repairs.size(), made.constants,
                made.inserted);
@@ -454,7 +455,7 @@ class ConvertTool : public Tool {
       log_info("Saving to " + *path);
     };
     const auto& repairs = convert_.answer ? convert_.answer->answer.repairs : std::vector<Repair>();
-    const auto changed = std::ranges::count_if(repairs, [](const Repair& r) { return r.kind != "scale-shift"; });
+    const auto changed = std::ranges::count_if(repairs, changes_network);
     if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
       log_warning(fmt::format(
           "The other forms of the answer set precisions only: {} repair(s) of constants ('{}', ...) are not in "

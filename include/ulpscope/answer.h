@@ -15,6 +15,7 @@
 #include "ulpscope/export.h"
 #include "ulpscope/precision.h"
 #include "ulpscope/raised_layers.h"
+#include "ulpscope/repair.h"
 
 namespace ulpscope {
 
@@ -115,36 +116,6 @@ struct KeptLayer {
   Precision precision = Precision::kFP32;
   double effect = 0;  ///< Predicted: share of the tolerance that it uses alone, as an amplitude; may be infinite.
   Reason reason;
-};
-
-/// A part of a "scale" repair, by which tensors hold their values times powers of two.
-struct ScaleEdit {
-  enum class Kind : std::uint8_t {
-    kConstant,        ///< The constant that a layer reads as this input is multiplied by 2^exponent,
-    kSharedConstant,  ///< a constant is, for all layers that read it,
-    kInsertion,       ///< what a layer reads as this input is, by a layer that is added in front of it,
-    kEpsilon,         ///< the epsilon of a normalization,
-    kInt8Scale,       ///< or the int8 scale of a tensor whose values are, so that its integers stay the same.
-  };
-  Kind kind = Kind::kConstant;
-  std::string name;  ///< The layer; kSharedConstant and kInt8Scale: the tensor.
-  int input = 0;
-  int exponent = 0;
-};
-
-/// A change that costs no precision, made before any layer is raised.
-struct Repair {
-  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "scale" (a region),
-                     ///< "correct-biases" (of typed models alone), "equalise" and "equalise-copy" (channels, in
-                     ///< constants or by an added layer).
-  std::string name;  ///< Layer or tensor.
-  double limit = 0;  ///< clamp: finite magnitudes are at most this. equalize: the int8 scale of the tensor.
-  std::string text;  ///< One sentence.
-  std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
-  std::vector<ScaleEdit> edits{};        ///< scale.
-  /// What it buys, with those that have the same numbers: the share of the tolerance that the answer uses on the
-  /// samples of the search, without and with them. NaN where nobody measured it.
-  double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;
 };
 
 struct Answer {

@@ -86,7 +86,7 @@ class KeptLayer:
 class Repair:
     """A change that costs no precision."""
 
-    kind: str  #: "clamp", "scale", "scale-shift", "equalise", ...
+    kind: str  #: "clamp", "scale", "scale-shift", "equalize", ...
     name: str  #: The layer or tensor.
     text: str  #: One sentence.
 

@@ -37,7 +37,8 @@ class OptionReader {
     result_.cost_model = true;
     for (const KeptLayer& layer : file.answer.kept) kept_.insert(layer.name);
     for (const Repair& repair : file.answer.repairs)
-      if (repair.kind == "clamp") clamps_.insert(fmt::format("{}:{}", repair.name, repair.limit));
+      if (const auto* clamp = std::get_if<Clamp>(&repair.change))
+        clamps_.insert(fmt::format("{}:{}", repair.name, clamp->limit));
   }
 
   ModelOptions read() {

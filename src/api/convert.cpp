@@ -184,7 +184,7 @@ void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, 
       "the biases of {} int8 product(s) take the mean error of their outputs, so that in float32 this file computes "
       "other values than the model: rel-l2 {:.3g} instead of {:.3g}{}",
       made.done.size(), after, before, without);
-  corrected.repairs.push_back({.kind = "correct-biases", .text = text});
+  corrected.repairs.push_back({"", CorrectBiases{}, text});
   result.corrected_biases = static_cast<int>(made.done.size());
   choice = std::move(corrected);
 }

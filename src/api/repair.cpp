@@ -120,7 +120,7 @@ class Repairer {
       accept(found.first(found.size() / 2), result, suits);
       accept(found.subspan(found.size() / 2), result, suits);
     } else {
-      log_warning(fmt::format("[repair] {} '{}' is left out: {}", found.front().kind, found.front().name,
+      log_warning(fmt::format("[repair] {} '{}' is left out: {}", kind_of(found.front()), found.front().name,
                               same ? "it would harm data that are larger, or float16 would not gain by it"
                                    : "it would change float32 outputs"));
     }
@@ -149,10 +149,15 @@ RepairedModel repair(const Model& model, const std::filesystem::path& path, std:
   RepairedModel result = repairer.repair();
   result.repairs.insert(result.repairs.begin(), loaded.clamps.begin(), loaded.clamps.end());
   for (const Repair& each : result.repairs) {
+    const auto* region = std::get_if<ScaleRegion>(&each.change);
+    if (region == nullptr) {
+      ++result.constants;
+      continue;
+    }
     const auto inserted =
-        static_cast<int>(std::ranges::count(each.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind));
+        static_cast<int>(std::ranges::count(region->edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind));
     result.inserted += inserted;
-    result.constants += each.kind == "clamp" ? 1 : static_cast<int>(each.edits.size()) - inserted;
+    result.constants += static_cast<int>(region->edits.size()) - inserted;
   }
   const auto spec = specialize_for(*repairer.network(), fitted.front());
   TypedModelOptions typed;

@@ -297,12 +297,12 @@ std::vector<std::string> run_options(const LoadedModel& model, const Answer& ans
   // What has no option of its own is read from the answer: scaled regions, equalizations, and scales that came down
   // with a clamp.
   const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
-    return !repair.exponents.empty() || !repair.edits.empty() ||
-           (build.enabled.has_quantized() && repair.kind == "clamp");
+    return changes_network(repair) && (build.enabled.has_quantized() || !std::holds_alternative<Clamp>(repair.change));
   });
   if (from_answer) add("--repairs", {options.answer_path.string()});
   for (const Repair& repair : answer.repairs)
-    if (!from_answer && repair.kind == "clamp") clamps.push_back(fmt::format("{}:{}", repair.name, repair.limit));
+    if (const auto* clamp = std::get_if<Clamp>(&repair.change); clamp != nullptr && !from_answer)
+      clamps.push_back(fmt::format("{}:{}", repair.name, clamp->limit));
   add("--clamp-constants", clamps);
   return words;
 }

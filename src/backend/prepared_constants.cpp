@@ -96,7 +96,7 @@ Tensor PreparedConstants::scale_or_shift(LayerId normalization, bool shift, Roun
   const Layer& l = layer(normalization);
   return weights_.get(
       fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
-        const ScaleShift prepared =
+        const ScaleAndShift prepared =
             rounding == Rounding::kNone ? scale_shift(spec_, l, rounding) : rounded_scale_shift(spec_, l, rounding);
         return shift ? prepared.shift : prepared.scale;
       });

@@ -134,8 +134,8 @@ void scale_epsilon(Network& network, const ScaleEdit& edit) {
 
 }  // namespace
 
-void apply_region_scaling(Network& network, std::map<std::string, float>& scales, const Repair& repair) {
-  for (const ScaleEdit& edit : repair.edits) {
+void apply_region_scaling(Network& network, std::map<std::string, float>& scales, std::span<const ScaleEdit> edits) {
+  for (const ScaleEdit& edit : edits) {
     if (std::abs(edit.exponent) > ExponentCost::kLargest)
       refuse(where_of(edit), fmt::format("an exponent of at most {}", ExponentCost::kLargest));
     switch (edit.kind) {

@@ -175,41 +175,38 @@ class Finder {
       if (worst == nullptr || each.range.largest() > worst->range.largest()) worst = &each;
     }
     if (worst == nullptr) return std::nullopt;
-    Repair repair;
-    repair.kind = "scale";
-    repair.name = network_.tensor(worst->tensor).name;
-    repair.limit = static_cast<double>(model_.exponent[worst->tensor].at(values));
-    add_edits(values, repair);
-    const auto inserted = std::ranges::count(repair.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
-    const auto moved = std::ranges::count(repair.edits, ScaleEdit::Kind::kInt8Scale, &ScaleEdit::kind);
+    ScaleRegion region{static_cast<int>(model_.exponent[worst->tensor].at(values)), edits_of(values)};
+    const auto inserted = std::ranges::count(region.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
+    const auto moved = std::ranges::count(region.edits, ScaleEdit::Kind::kInt8Scale, &ScaleEdit::kind);
     std::string why = fmt::format("magnitudes up to {:.3g}", worst->range.largest());
     if (beyond > 1) why += fmt::format(", with {} more tensors at the end of the range of fp16 or beyond", beyond - 1);
     if (vanishing > 0) why += fmt::format(", {} tensor(s) with rows that fp16 rounds to 0", vanishing);
-    repair.text = fmt::format(
+    std::string text = fmt::format(
         "{}: {} tensor(s) hold their values times powers of two (2^{} to 2^{}), by {} constant(s) "
         "and {} added multiplication(s)",
-        why, scaled, least, most, std::ssize(repair.edits) - inserted - moved, inserted);
-    if (moved > 0) repair.text += fmt::format("; {} int8 scale(s) move with them", moved);
-    if (const std::string note = vanished_constants(values); !note.empty()) repair.text += note;
-    return repair;
+        why, scaled, least, most, std::ssize(region.edits) - inserted - moved, inserted);
+    if (moved > 0) text += fmt::format("; {} int8 scale(s) move with them", moved);
+    text += vanished_constants(values);
+    return Repair{network_.tensor(worst->tensor).name, std::move(region), std::move(text)};
   }
 
-  void add_edits(std::span<const int> values, Repair& repair) const {
+  std::vector<ScaleEdit> edits_of(std::span<const int> values) const {
+    std::vector<ScaleEdit> edits;
     // First: what is inserted behind takes its scale from them.
     if (!scales_.empty())
       for (TensorId id : int8_tensors(spec_)) {
         const auto exponent = static_cast<int>(model_.exponent[id].at(values));
         if (exponent != 0 && scales_.contains(network_.tensor(id).name))
-          repair.edits.push_back({ScaleEdit::Kind::kInt8Scale, network_.tensor(id).name, 0, exponent});
+          edits.push_back({ScaleEdit::Kind::kInt8Scale, network_.tensor(id).name, 0, exponent});
       }
     for (const auto& change : model_.changes) {
       const auto exponent = static_cast<int>(change.exponent.at(values));
       if (exponent == 0) continue;
       const bool shared = change.kind == ScaleEdit::Kind::kSharedConstant;
-      repair.edits.push_back({change.kind,
-                              shared ? network_.tensor(change.tensor).name : network_.layer(change.layer).name,
-                              change.input, exponent});
+      edits.push_back({change.kind, shared ? network_.tensor(change.tensor).name : network_.layer(change.layer).name,
+                       change.input, exponent});
     }
+    return edits;
   }
 
   /// Small constants that fp16 holds now, but will not hold.

@@ -13,13 +13,12 @@
 #include "compare/tensor_map.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
-#include "ulpscope/answer.h"
+#include "ulpscope/repair.h"
 
 namespace ulpscope {
 
 struct RegionScaling {
-  /// One "scale" per region, which do not depend on each other; in network order. `limit`: the exponent of the tensor
-  /// that it is named after.
+  /// One ScaleRegion each, which do not depend on each other; in network order.
   std::vector<Repair> regions;
   /// Tensors that stay beyond float16, with the layers that keep them there: one sentence each.
   std::vector<std::string> beyond;
@@ -33,10 +32,10 @@ RegionScaling find_region_scaling(const Specialization& spec, const Assignment& 
                                   const CalibrationOptions& options = {}, const WeightCache& weights = {},
                                   const std::map<std::string, float>& scales = {}, const std::string& backend = "cpu");
 
-/// Makes the changes of a "scale" repair: constants are replaced by new tensors, layers are added (named after those
+/// Makes the changes of a ScaleRegion: constants are replaced by new tensors, layers are added (named after those
 /// that they stand in front of; ids of later layers grow). `scales`: the int8 scales of its tensors, which move by the
 /// same powers of two: what computes with integers keeps every one of them. Throws Error(kInvalidArgument) for layers,
 /// inputs and exponents that do not fit; the network is then not to be used.
-void apply_region_scaling(Network& network, std::map<std::string, float>& scales, const Repair& repair);
+void apply_region_scaling(Network& network, std::map<std::string, float>& scales, std::span<const ScaleEdit> edits);
 
 }  // namespace ulpscope

@@ -406,23 +406,33 @@ class Converter {
       result_.prepared.push_back(fmt::format(
           "{} constant(s) behind DequantizeLinear stay as the file stores them, and are cast where they are read",
           dequantized));
-    for (const Repair& repair : repairs_) {
-      if (!repair.exponents.empty()) result_.prepared.push_back(repair.text);
-      if (!repair.edits.empty())
-        result_.prepared.push_back(fmt::format("region of '{}': {}", repair.name, repair.text));
-      for (const ScaleEdit& edit : repair.edits)
-        if (const LayerId id = network_.find_layer(edit.name); edit.kind == ScaleEdit::Kind::kEpsilon)
-          changes_.epsilons.emplace_back(id, network_.layer(id).attributes.real("epsilon", 0));
-      if (repair.kind == "correct-biases") result_.prepared.push_back(repair.text);
-      if (repair.kind != "clamp") continue;
-      TensorId id = network_.find_tensor(repair.name);
-      if (id == kNone)
-        if (const LayerId layer = network_.find_layer(repair.name); network_.layers.contains(layer))
-          id = network_.layer(layer).outputs[0];
-      if (id == kNone) continue;
-      changes_.replaced.push_back(id);
-      result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, repair.limit));
-    }
+    for (const Repair& repair : repairs_)
+      std::visit([&](const auto& change) { take_over(repair, change); }, repair.change);
+    warn_of_infinite_constants();
+  }
+
+  /// What the network has of a repair goes into the file.
+  void take_over(const Repair& repair, const auto&) { result_.prepared.push_back(repair.text); }
+  void take_over(const Repair&, const ScaleShift&) {}
+
+  void take_over(const Repair& repair, const ScaleRegion& region) {
+    result_.prepared.push_back(fmt::format("region of '{}': {}", repair.name, repair.text));
+    for (const ScaleEdit& edit : region.edits)
+      if (const LayerId id = network_.find_layer(edit.name); edit.kind == ScaleEdit::Kind::kEpsilon)
+        changes_.epsilons.emplace_back(id, network_.layer(id).attributes.real("epsilon", 0));
+  }
+
+  void take_over(const Repair& repair, const Clamp& clamp) {
+    TensorId id = network_.find_tensor(repair.name);
+    if (id == kNone)
+      if (const LayerId layer = network_.find_layer(repair.name); network_.layers.contains(layer))
+        id = network_.layer(layer).outputs[0];
+    if (id == kNone) return;
+    changes_.replaced.push_back(id);
+    result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, clamp.limit));
+  }
+
+  void warn_of_infinite_constants() const {
     int infinite = 0;
     std::map<TensorId, bool> beyond;
     for (LayerId l : network_.layers.ids())

@@ -53,7 +53,7 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
     const DataType type = storage_of(assignment.precision[id]);
     if (absorbed) {
       const LayerId convolution = product->second.layer;
-      const ScaleShift channels = scale_shift(spec, layer, Rounding::kNone);
+      const ScaleAndShift channels = scale_shift(spec, layer, Rounding::kNone);
       const Layer& conv = network.layer(convolution);
       Tensor weights = scaled_weights(spec, conv, channels.scale);
       if (in_int8)
@@ -66,7 +66,7 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
     }
     const Rounding rounding = rounding_of(type);
     if (survives_rounding(spec, layer, rounding)) continue;
-    const ScaleShift channels = rounded_scale_shift(spec, layer, rounding);
+    const ScaleAndShift channels = rounded_scale_shift(spec, layer, rounding);
     const std::int64_t count = channels.scale.size();
     const std::vector<float> zeros(static_cast<std::size_t>(count), 0.0F), ones(static_cast<std::size_t>(count), 1.0F);
     changes.parameters.push_back({id, 1, channels.scale});

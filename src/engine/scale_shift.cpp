@@ -13,7 +13,7 @@ double times(double value, double factor) { return value == 0 ? 0 : value * fact
 
 }  // namespace
 
-ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
+ScaleAndShift scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
   const auto values = [&](std::size_t i) {
     const Tensor& value = spec.value(layer.inputs[i]);
     Tensor rounded(value.type(), value.shape());
@@ -22,7 +22,7 @@ ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding 
   };
   const Tensor gamma = values(1), beta = values(2), mean = values(3), variance = values(4);
   const double epsilon = static_cast<double>(layer.attributes.real("epsilon", 1e-5f));
-  ScaleShift result{Tensor(DataType::kFloat32, {gamma.size()}), Tensor(DataType::kFloat32, {gamma.size()})};
+  ScaleAndShift result{Tensor(DataType::kFloat32, {gamma.size()}), Tensor(DataType::kFloat32, {gamma.size()})};
   for (std::int64_t c = 0; c < gamma.size(); ++c) {
     const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
     result.scale.data<float>()[c] = static_cast<float>(scale);
@@ -39,11 +39,11 @@ bool survives_rounding(const Specialization& spec, const Layer& layer, Rounding 
   return true;
 }
 
-ScaleShift rounded_scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
+ScaleAndShift rounded_scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
   // An unfused kernel reads four parameters of the layer's type. Where the type cannot hold them (variances of 1e7 in
   // fp16), they are prepared as scale and shift in fp32 and rounded after that.
   if (survives_rounding(spec, layer, rounding)) return scale_shift(spec, layer, rounding);
-  ScaleShift result = scale_shift(spec, layer, Rounding::kNone);
+  ScaleAndShift result = scale_shift(spec, layer, Rounding::kNone);
   for (Tensor* values : {&result.scale, &result.shift})
     round_array(values->data<float>(), values->data<float>(), static_cast<std::size_t>(values->size()), rounding);
   return result;
@@ -68,7 +68,7 @@ Tensor scaled_weights(const Specialization& spec, const Layer& convolution, cons
   return result;
 }
 
-Tensor scaled_bias(const Specialization& spec, const Layer& convolution, const ScaleShift& channels) {
+Tensor scaled_bias(const Specialization& spec, const Layer& convolution, const ScaleAndShift& channels) {
   const bool own = convolution.inputs.size() > 2 && convolution.inputs[2] != kNone;
   Tensor result(DataType::kFloat32, {channels.scale.size()});
   for (std::int64_t c = 0; c < result.size(); ++c) {

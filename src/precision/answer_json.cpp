@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/file.h"
+#include "graph/repair.h"
 #include "precision/network_json.h"
 #include "precision/objective.h"
 #include "precision/trial_json.h"
@@ -24,6 +25,8 @@ using json::from_double;
 using json::Json;
 using json::Reader;
 
+/// Beyond those of float64.
+constexpr std::int64_t kMostExponents = 1100;
 constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
 constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",  "cancellation",
@@ -67,14 +70,13 @@ void read_exponents(const Reader& reader, Reason& reason) {
   if (!reader.has("exponents")) return;
   const Reader exponents = reader.at("exponents");
   if (exponents.is_null()) return;
-  constexpr std::int64_t kLimit = 1100;  // beyond float64's
   const std::int64_t first = exponents.at("first").integer();
-  if (first < -kLimit || first > kLimit) exponents.at("first").fail("the exponent of a number");
+  if (first < -kMostExponents || first > kMostExponents) exponents.at("first").fail("the exponent of a number");
   reason.first_exponent = static_cast<int>(first);
   exponents.at("counts").each([&](const Reader& each) {
     const std::int64_t count = each.integer();
     if (count < 0) each.fail("a count");
-    if (std::ssize(reason.exponents) > 2 * kLimit) each.fail("fewer exponents");
+    if (std::ssize(reason.exponents) > 2 * kMostExponents) each.fail("fewer exponents");
     reason.exponents.push_back(count);
   });
 }
@@ -98,15 +100,25 @@ KeptLayer to_layer(const Reader& reader) {
   return layer;
 }
 
+Json from_change(double value) { return from_double(value); }
+Json from_change(const std::vector<std::int8_t>& exponents) { return exponents; }
+Json from_change(const std::vector<ScaleEdit>& edits) {
+  Json result = Json::array();
+  for (const ScaleEdit& edit : edits)
+    result.push_back(
+        {{"kind", name_of(edit.kind)}, {"name", edit.name}, {"input", edit.input}, {"exponent", edit.exponent}});
+  return result;
+}
+
 Json from_repair(const Repair& repair) {
-  Json result = {
-      {"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}};
-  if (!repair.exponents.empty()) result["exponents"] = repair.exponents;
+  Json result = {{"kind", kind_of(repair)}, {"name", repair.name}, {"limit", from_double(0)}, {"text", repair.text}};
   if (!std::isnan(repair.used_after))
     result["used"] = {from_double(repair.used_before), from_double(repair.used_after)};
-  for (const ScaleEdit& edit : repair.edits)
-    result["edits"].push_back(
-        {{"kind", name_of(edit.kind)}, {"name", edit.name}, {"input", edit.input}, {"exponent", edit.exponent}});
+  std::visit(
+      [&](const auto& change) {
+        change.visit(change, [&](const char* key, const auto& value) { result[key] = from_change(value); });
+      },
+      repair.change);
   return result;
 }
 
@@ -124,10 +136,30 @@ ScaleEdit to_edit(const Reader& reader) {
   return edit;
 }
 
+void to_change(const Reader& reader, double& value) { value = reader.real(); }
+void to_change(const Reader& reader, int& exponent) {
+  const double value = reader.real();
+  if (!(std::abs(value) <= static_cast<double>(kMostExponents))) reader.fail("an exponent of 2");
+  exponent = static_cast<int>(value);
+}
+void to_change(const Reader& reader, std::vector<std::int8_t>& exponents) {
+  reader.each([&](const Reader& each) {
+    const std::int64_t exponent = each.integer();
+    if (exponent < 0 || exponent > 127) each.fail("an exponent of 0 to 127");
+    exponents.push_back(static_cast<std::int8_t>(exponent));
+  });
+}
+void to_change(const Reader& reader, std::vector<ScaleEdit>& edits) {
+  reader.each([&](const Reader& each) { edits.push_back(to_edit(each)); });
+}
+
 Repair to_repair(const Reader& reader) {
-  Repair repair{reader.at("kind").text(), reader.at("name").text(), reader.at("limit").real(),
-                reader.at("text").text()};
-  if (reader.has("edits")) reader.at("edits").each([&](const Reader& each) { repair.edits.push_back(to_edit(each)); });
+  auto change = change_of_kind(in_current_spelling(reader.at("kind").text()));
+  if (!change) reader.at("kind").fail(fmt::format("one of {}", fmt::join(repair_kinds(), ", ")));
+  std::visit(
+      [&](auto& each) { each.visit(each, [&](const char* key, auto& value) { to_change(reader.at(key), value); }); },
+      *change);
+  Repair repair{reader.at("name").text(), std::move(*change), reader.at("text").text()};
   if (reader.has("used")) {
     std::vector<double> used;
     reader.at("used").each([&](const Reader& each) { used.push_back(each.real()); });
@@ -135,12 +167,6 @@ Repair to_repair(const Reader& reader) {
     repair.used_before = used[0];
     repair.used_after = used[1];
   }
-  if (!reader.has("exponents")) return repair;
-  reader.at("exponents").each([&](const Reader& each) {
-    const std::int64_t exponent = each.integer();
-    if (exponent < 0 || exponent > 127) each.fail("an exponent of 0 to 127");
-    repair.exponents.push_back(static_cast<std::int8_t>(exponent));
-  });
   return repair;
 }
 

@@ -67,12 +67,14 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
 
 /// Repairs of one kind that were measured together share a line.
 void append_gains(const Answer& answer, std::string& out) {
-  std::set<std::tuple<std::string, double, double>> shown;
+  std::set<std::tuple<std::size_t, double, double>> shown;
   for (const Repair& repair : answer.repairs)
-    if (!std::isnan(repair.used_after) && shown.emplace(repair.kind, repair.used_before, repair.used_after).second)
-      out += fmt::format("    With {}: the answer uses {:.3g} of the tolerance, {:.3g} without\n",
-                         repair.kind.starts_with("equali") ? "equalized channels" : "'" + repair.kind + "'",
-                         repair.used_after, repair.used_before);
+    if (!std::isnan(repair.used_after) &&
+        shown.emplace(repair.change.index(), repair.used_before, repair.used_after).second)
+      out += fmt::format(
+          "    With {}: the answer uses {:.3g} of the tolerance, {:.3g} without\n",
+          std::holds_alternative<Equalize>(repair.change) ? "equalized channels" : "'" + kind_of(repair) + "'",
+          repair.used_after, repair.used_before);
 }
 
 void append_others(const AnswerFile& file, bool everything, std::string& out) {
@@ -90,7 +92,7 @@ void append_others(const AnswerFile& file, bool everything, std::string& out) {
     const std::size_t shown = everything ? answer.repairs.size() : std::min(kListed, answer.repairs.size());
     for (std::size_t i = 0; i < shown; ++i) {
       const Repair& repair = answer.repairs[i];
-      out += fmt::format("    {} '{}'", repair.kind, repair.name);
+      out += fmt::format("    {} '{}'", kind_of(repair), repair.name);
       if (!repair.text.empty()) out += ": " + repair.text;
       out += "\n";
     }

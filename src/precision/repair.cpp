@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "calibration/region_scaling.h"
 #include "engine/fusion.h"
@@ -144,6 +145,43 @@ void clamp_in_bodies(Network& network, const std::string& name, double limit) {
   }
 }
 
+void apply(Network& network, std::map<std::string, float>& scales, const std::string& name, const Clamp& clamp) {
+  clamp_constant(network, name, clamp.limit);
+  // What was calibrated beyond fp16 where the constant's elements are came from them: with steps as coarse, int8
+  // would round everything else to 0.
+  for (const TensorId id : mask_reach(network, find_constant(network, name)).tensors)
+    if (const auto scale = scales.find(network.tensor(id).name);
+        scale != scales.end() && 127.0 * static_cast<double>(scale->second) > kLargestFp16)
+      scale->second = static_cast<float>(clamp.limit / 127.0);
+}
+
+void apply(Network& network, std::map<std::string, float>& scales, const std::string& name, const Equalize& equalize) {
+  Equalization equalization;
+  equalization.copies = equalize.copies;
+  equalization.tensor = name;
+  equalization.exponents = equalize.exponents;
+  equalization.scale_after = static_cast<float>(equalize.scale);
+  apply_equalization(network, scales, equalization);
+}
+
+void apply(Network& network, std::map<std::string, float>& scales, const std::string&, const ScaleRegion& region) {
+  apply_region_scaling(network, scales, region.edits);
+}
+
+void apply(Network&, std::map<std::string, float>&, const std::string&, const ScaleShift&) {}
+/// Made with the typed model, from its samples.
+void apply(Network&, std::map<std::string, float>&, const std::string&, const CorrectBiases&) {}
+
+/// The number among what it does, which tells two of one kind apart.
+double limit_of(const Repair& repair) {
+  double limit = 0;
+  const auto read = [&](const char*, const auto& value) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) limit = static_cast<double>(value);
+  };
+  std::visit([&](const auto& change) { change.visit(change, read); }, repair.change);
+  return limit;
+}
+
 }  // namespace
 
 void clamp_constant(Network& network, std::string_view name, double limit) {
@@ -164,7 +202,8 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
   };
   std::vector<Repair> done;
   for (const std::string& word : words) {
-    Repair clamp{"clamp", word, kHalfOfFp16, ""};
+    Repair repair{word, Clamp{kHalfOfFp16}};
+    auto& clamp = std::get<Clamp>(repair.change);
     if (const std::size_t colon = word.rfind(':'); !exists(word) && colon != std::string::npos) {
       const std::string name = word.substr(0, colon), text = word.substr(colon + 1);
       char* end = nullptr;
@@ -175,16 +214,16 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
                     fmt::format("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
                                 word, text));
       if (number) {
-        clamp.name = name;
+        repair.name = name;
         clamp.limit = limit;
       }
     }
-    clamp_constant(network, clamp.name, clamp.limit);
-    if (has_infinities(network.tensor(find_constant(network, clamp.name)).value))
+    clamp_constant(network, repair.name, clamp.limit);
+    if (has_infinities(network.tensor(find_constant(network, repair.name)).value))
       log_warning(fmt::format(
           "[options] --clamp-constants '{}': infinities stay as they are, since every float type holds them",
-          clamp.name));
-    done.push_back(std::move(clamp));
+          repair.name));
+    done.push_back(std::move(repair));
   }
   return done;
 }
@@ -202,21 +241,18 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
     const std::string reader = fp16_reader(spec, low, t);
     if (reader.empty() || !mask_reach(network, t).only_masks) continue;
     const Extent extent = extent_of(info.value);
-    Repair repair;
-    repair.kind = "clamp";
-    repair.name = info.name;
-    repair.limit = std::max(kHalfOfFp16, extent.largest_held);
-    repair.text =
-        fmt::format("{} element(s) of the constant '{}' lie beyond fp16 (up to {:.3g}; read by '{}'): clamped to {}",
-                    extent.beyond, info.name, extent.largest, reader, repair.limit);
-    result.push_back(std::move(repair));
+    const double limit = std::max(kHalfOfFp16, extent.largest_held);
+    result.push_back(
+        {info.name, Clamp{limit},
+         fmt::format("{} element(s) of the constant '{}' lie beyond fp16 (up to {:.3g}; read by '{}'): clamped to {}",
+                     extent.beyond, info.name, extent.largest, reader, limit)});
   }
   return result;
 }
 
 std::vector<Repair> tightened(std::span<const Repair> clamps) {
   std::vector<Repair> result(clamps.begin(), clamps.end());
-  for (Repair& clamp : result) clamp.limit /= 8;
+  for (Repair& each : result) std::get<Clamp>(each.change).limit /= 8;
   return result;
 }
 
@@ -228,35 +264,30 @@ std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignme
     double largest = 0;
     for (std::size_t i = 1; i < 5; ++i) largest = std::max(largest, extent_of(spec.value(layer.inputs[i])).largest);
     if (largest < kInfiniteInFp16) continue;
-    Repair repair;
-    repair.kind = "scale-shift";
-    repair.name = layer.name;
-    repair.text = fmt::format("parameters up to {:.3g} lie beyond fp16: prepared as scale and shift in fp32", largest);
-    result.push_back(std::move(repair));
+    result.push_back(
+        {layer.name, ScaleShift{},
+         fmt::format("parameters up to {:.3g} lie beyond fp16: prepared as scale and shift in fp32", largest)});
   }
   return result;
 }
 
 Repair repair_of(const Equalization& equalization) {
-  Repair repair;
-  repair.kind = equalization.copies ? "equalise-copy" : "equalise";
-  repair.name = equalization.tensor;
-  repair.limit = static_cast<double>(equalization.scale_after);
-  repair.exponents = equalization.exponents;
   const int most = equalization.exponents.empty() ? 0 : *std::ranges::max_element(equalization.exponents);
-  repair.text = fmt::format(
+  const std::string text = fmt::format(
       "channels of '{}' differ by up to 2^{}: scaled by powers of two {}, the int8 step falls from {:.3g} to {:.3g}",
       equalization.tensor, most, equalization.copies ? "on the way to its int8 products" : "in the constants around it",
       equalization.scale_before, equalization.scale_after);
-  return repair;
+  return {equalization.tensor,
+          Equalize{static_cast<double>(equalization.scale_after), equalization.exponents, equalization.copies}, text};
 }
 
-bool changes_network(const Repair& repair) { return repair.kind != "scale-shift"; }
+bool changes_network(const Repair& repair) { return !std::holds_alternative<ScaleShift>(repair.change); }
 
 std::vector<std::string> words_of(std::span<const Repair> repairs) {
   std::vector<std::string> words;
   for (const Repair& repair : repairs)
-    if (changes_network(repair)) words.push_back(fmt::format("{} {}:{:g}", repair.kind, repair.name, repair.limit));
+    if (changes_network(repair))
+      words.push_back(fmt::format("{} {}:{:g}", kind_of(repair), repair.name, limit_of(repair)));
   return words;
 }
 
@@ -270,26 +301,8 @@ bool same_bits(std::span<const TensorMap> a, std::span<const TensorMap> b) {
 }
 
 void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs) {
-  for (const Repair& repair : repairs) {
-    if (repair.kind == "clamp") {
-      clamp_constant(network, repair.name, repair.limit);
-      // What was calibrated beyond fp16 where the constant's elements are came from them: with steps as coarse, int8
-      // would round everything else to 0.
-      for (const TensorId id : mask_reach(network, find_constant(network, repair.name)).tensors)
-        if (const auto scale = scales.find(network.tensor(id).name);
-            scale != scales.end() && 127.0 * static_cast<double>(scale->second) > kLargestFp16)
-          scale->second = static_cast<float>(repair.limit / 127.0);
-    } else if (repair.kind == "equalise" || repair.kind == "equalise-copy") {
-      Equalization equalization;
-      equalization.copies = repair.kind == "equalise-copy";
-      equalization.tensor = repair.name;
-      equalization.exponents = repair.exponents;
-      equalization.scale_after = static_cast<float>(repair.limit);
-      apply_equalization(network, scales, equalization);
-    } else if (repair.kind == "scale") {
-      apply_region_scaling(network, scales, repair);
-    }
-  }
+  for (const Repair& repair : repairs)
+    std::visit([&](const auto& change) { apply(network, scales, repair.name, change); }, repair.change);
 }
 
 }  // namespace ulpscope

@@ -43,7 +43,7 @@ std::vector<Repair> tightened(std::span<const Repair> clamps);
 /// prepares them in fp32 before it rounds ("scale-shift"). For the report; nothing needs to be done.
 std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low);
 
-/// An "equalise" or "equalise-copy" for the report and for apply_repairs.
+/// For the report and for apply_repairs.
 Repair repair_of(const Equalization& equalization);
 
 /// Whether it changes the network ("scale-shift" does not).
@@ -55,8 +55,7 @@ std::vector<std::string> words_of(std::span<const Repair> repairs);
 /// Whether outputs of two networks are the same in every bit.
 bool same_bits(std::span<const TensorMap> a, std::span<const TensorMap> b);
 
-/// Does again what repairs of an answer did: clamps, region scaling and equalizations, in their order; the others need
-/// nothing.
+/// Does again what repairs of an answer did, in their order.
 /// `scales`: the int8 scales of the network's tensors, before repairs. Throws Error(kInvalidArgument) for what does not
 /// fit the network.
 void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs);

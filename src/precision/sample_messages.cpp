@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/repair.h"
 #include "runners/message.h"
 #include "ulpscope/error.h"
 
@@ -36,6 +37,28 @@ std::span<const T> elements(const Value& value, DataType type) {
 }
 
 std::span<const std::uint8_t> bytes_in(const Value& value) { return elements<std::uint8_t>(value, DataType::kUInt8); }
+
+Value value_of_change(double value) { return value; }
+Value value_of_change(const std::vector<std::int8_t>& exponents) { return bytes_of<std::int8_t>(exponents); }
+Value value_of_change(const std::vector<ScaleEdit>& edits) {
+  Value::Array result;
+  for (const ScaleEdit& each : edits)
+    result.emplace_back(Value::Array{static_cast<int>(each.kind), each.name, each.input, each.exponent});
+  return result;
+}
+
+void read_change(const Value& value, double& number) { number = value.real(); }
+void read_change(const Value& value, int& number) { number = static_cast<int>(value.real()); }
+void read_change(const Value& value, std::vector<std::int8_t>& exponents) {
+  for (const std::uint8_t exponent : bytes_in(value)) exponents.push_back(static_cast<std::int8_t>(exponent));
+}
+void read_change(const Value& value, std::vector<ScaleEdit>& edits) {
+  for (const Value& edit : value.array()) {
+    const auto& parts = edit.array();
+    edits.push_back({static_cast<ScaleEdit::Kind>(parts.at(0).integer()), parts.at(1).text(),
+                     static_cast<int>(parts.at(2).integer()), static_cast<int>(parts.at(3).integer())});
+  }
+}
 
 }  // namespace
 
@@ -154,14 +177,10 @@ SampleEffects effects_from(const Value& value) {
 Value value_of(std::span<const Repair> repairs) {
   Value::Array result;
   for (const Repair& repair : repairs) {
-    Value::Array edits;
-    for (const ScaleEdit& each : repair.edits)
-      edits.emplace_back(Value::Array{static_cast<int>(each.kind), each.name, each.input, each.exponent});
-    result.emplace_back(Value::Map{{"kind", repair.kind},
-                                   {"name", repair.name},
-                                   {"limit", repair.limit},
-                                   {"exponents", bytes_of<std::int8_t>(repair.exponents)},
-                                   {"edits", std::move(edits)}});
+    Value::Map map{{"kind", kind_of(repair)}, {"name", repair.name}};
+    const auto add = [&](const char* key, const auto& value) { map.emplace_back(key, value_of_change(value)); };
+    std::visit([&](const auto& change) { change.visit(change, add); }, repair.change);
+    result.emplace_back(std::move(map));
   }
   return result;
 }
@@ -169,18 +188,11 @@ Value value_of(std::span<const Repair> repairs) {
 std::vector<Repair> repairs_from(const Value& value) {
   std::vector<Repair> result;
   for (const Value& each : value.array()) {
-    Repair repair;
-    repair.kind = each["kind"].text();
-    repair.name = each["name"].text();
-    repair.limit = each["limit"].real();
-    for (const std::uint8_t exponent : bytes_in(each["exponents"]))
-      repair.exponents.push_back(static_cast<std::int8_t>(exponent));
-    for (const Value& edit : each["edits"].array()) {
-      const auto& parts = edit.array();
-      repair.edits.push_back({static_cast<ScaleEdit::Kind>(parts.at(0).integer()), parts.at(1).text(),
-                              static_cast<int>(parts.at(2).integer()), static_cast<int>(parts.at(3).integer())});
-    }
-    result.push_back(std::move(repair));
+    auto change = change_of_kind(each["kind"].text());
+    if (!change) fail_message("a repair");
+    const auto read = [&](const char* key, auto& value) { read_change(each[key], value); };
+    std::visit([&](auto& to) { to.visit(to, read); }, *change);
+    result.push_back({each["name"].text(), std::move(*change)});
   }
   return result;
 }

@@ -141,9 +141,8 @@ void drop_useless_repairs(SearchState& search) {
   for (std::size_t i = 0; i < repairs.size(); ++i)
     if (changes_network(repairs[i])) all.push_back(i);
   const double used_with = search.used(*search.verdict.best, TrialKind::kSearch);
-  std::map<std::string, std::vector<std::size_t>> kinds;
-  for (const std::size_t i : all)
-    kinds[repairs[i].kind.starts_with("equali") ? "equalise" : repairs[i].kind].push_back(i);
+  std::map<std::size_t, std::vector<std::size_t>> kinds;
+  for (const std::size_t i : all) kinds[repairs[i].change.index()].push_back(i);
   int trials = 0;
   if (kinds.size() == 1) {
     drop_useless(search, all, used_with, trials);

@@ -8,6 +8,8 @@
 #include <charconv>
 #include <limits>
 
+#include "graph/repair.h"
+
 namespace ulpscope::json {
 namespace {
 
@@ -105,6 +107,12 @@ std::vector<Reader> values_of(const Reader& reader, std::size_t count, const cha
   reader.each([&](const Reader& each) { values.push_back(each); });
   if (values.size() != count) reader.fail(expected);
   return values;
+}
+
+std::vector<std::string> to_repairs(const Reader& reader) {
+  std::vector<std::string> words = to_texts(reader);
+  std::ranges::transform(words, words.begin(), in_current_spelling);
+  return words;
 }
 
 }  // namespace
@@ -294,7 +302,7 @@ Trial TrialCoder::read(const Reader& reader) {
   trial.raised = to_raised(reader.at("raised"));
   read_error(reader, trial.judgement);
   trial.margin = reader.has("margin") ? reader.at("margin").real() : margin_;
-  trial.repairs = reader.has("repairs") ? to_texts(reader.at("repairs")) : repairs_;
+  trial.repairs = reader.has("repairs") ? to_repairs(reader.at("repairs")) : repairs_;
   trial.joined = reader.has("joined") ? to_sample(reader.at("joined")) : joined_;
   trial.validation = reader.has("validation") ? to_sample(reader.at("validation")) : validation_;
   if (reader.has("samples_passed")) trial.samples_passed = to_sample(reader.at("samples_passed"));
@@ -311,7 +319,7 @@ Trial TrialCoder::read(const Reader& reader) {
 Trial TrialCoder::read_version_1(const Reader& reader) {
   Trial trial;
   trial.kind = to_enum<TrialKind>(reader.at("kind"), kKinds);
-  trial.repairs = to_texts(reader.at("repairs"));
+  trial.repairs = to_repairs(reader.at("repairs"));
   Marks marks;
   reader.at("raised").each([&](const Reader& pair) {
     const auto words = values_of(pair, 2, "a layer and its precision");

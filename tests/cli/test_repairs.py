@@ -48,7 +48,7 @@ def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
     assert outcome.code == 0, outcome
     answer = json.loads((tmp_path / "uneven.int8.answer.json").read_text())
     repairs = {each["name"]: each for each in answer["repairs"]}
-    assert repairs["t"]["kind"] == "equalise-copy" and repairs["u"]["kind"] == "equalise", answer["repairs"]
+    assert repairs["t"]["kind"] == "equalize-copy" and repairs["u"]["kind"] == "equalize", answer["repairs"]
     assert repairs["u"]["exponents"][9] >= 2 and len(repairs["u"]["exponents"]) == 16
     words = answer["run_options"]
     assert "--repairs" in words

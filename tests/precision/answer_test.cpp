@@ -49,13 +49,11 @@ AnswerFile example() {
   a.kept[0].reason.first_exponent = -3;
   a.kept[0].reason.exponents = {4, 0, 12};
   a.following = {"Reshape_1", "Transpose_2"};
-  a.repairs = {{"clamp", "mask", 32752, "clamped"}, {"equalise", "hidden", 0.25, "scaled", {0, 3, 1}}};
-  a.repairs.push_back({"scale",
-                       "square",
-                       -18,
-                       "scaled",
-                       {},
-                       {{ScaleEdit::Kind::kConstant, "Mul", 1, -9}, {ScaleEdit::Kind::kInsertion, "Pow", 0, 4}}});
+  a.repairs = {{"mask", Clamp{32752}, "clamped"}, {"hidden", Equalize{0.25, {0, 3, 1}}, "scaled"}};
+  a.repairs.push_back(
+      {"square",
+       ScaleRegion{-18, {{ScaleEdit::Kind::kConstant, "Mul", 1, -9}, {ScaleEdit::Kind::kInsertion, "Pow", 0, 4}}},
+       "scaled"});
   a.candidates = 12;
   a.criterion = "rel-l2 <= 0.01";
   a.margin = 0.5;
@@ -132,10 +130,12 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_EQ(read.answer.kept[0].reason.exponents, (std::vector<std::int64_t>{4, 0, 12}));
   EXPECT_FALSE(read.answer.kept[1].reason.low.has_value());
   EXPECT_TRUE(read.answer.kept[1].reason.exponents.empty());
-  ASSERT_EQ(read.answer.repairs[2].edits.size(), 2u);
-  EXPECT_EQ(read.answer.repairs[2].edits[1].kind, ScaleEdit::Kind::kInsertion);
-  EXPECT_EQ(read.answer.repairs[2].edits[1].name, "Pow");
-  EXPECT_EQ(read.answer.repairs[2].edits[0].exponent, -9);
+  const auto& region = std::get<ScaleRegion>(read.answer.repairs[2].change);
+  EXPECT_EQ(region.exponent, -18);
+  ASSERT_EQ(region.edits.size(), 2u);
+  EXPECT_EQ(region.edits[1].kind, ScaleEdit::Kind::kInsertion);
+  EXPECT_EQ(region.edits[1].name, "Pow");
+  EXPECT_EQ(region.edits[0].exponent, -9);
   EXPECT_EQ(read.answer.sensitivities[1].effect, 1.0 / 3.0);
   EXPECT_EQ(read.answer.held_out->outputs[0].value, 0.015);
   ASSERT_EQ(read.answer.network.size(), 2u);
@@ -179,6 +179,17 @@ TEST(AnswerJson, ReadsVersion1) {
   EXPECT_EQ(answer.trials[1].sample_used, std::vector<double>{0.1});
 }
 
+TEST(AnswerJson, ReadsTheOldSpellingOfEqualize) {
+  AnswerFile file = example();
+  std::get<Equalize>(file.answer.repairs[1].change).copies = true;
+  file.answer.trials[0].repairs = {"equalize-copy hidden:0.25"};
+  const std::string text = answer_to_json(file);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"kind\":\"equalize-copy\""), HasSubstr("\"equalize-copy hidden:0.25\"")));
+  const std::string old =
+      replaced(replaced(text, "\"equalize-copy\"", "\"equalise-copy\""), "\"equalize-copy ", "\"equalise-copy ");
+  EXPECT_EQ(answer_to_json(answer_from_json(old, "x")), text);
+}
+
 TEST(AnswerJson, ReadsFilesWithoutExponents) {
   auto json = nlohmann::ordered_json::parse(answer_to_json(example()));
   for (auto& layer : json["layers"]) {
@@ -210,6 +221,11 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
   EXPECT_THAT(
       refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
       HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon, int8-scale"));
+  EXPECT_THAT(refusal(replaced(text, "\"kind\":\"equalize\"", "\"kind\":\"equal\"")),
+              HasSubstr("repairs[1].kind: expected one of clamp, scale-shift, scale, equalize, correct-biases, "
+                        "equalize-copy, got 'equal'"));
+  EXPECT_THAT(refusal(replaced(text, "\"limit\":-18.0", "\"limit\":1e300")),
+              HasSubstr("repairs[2].limit: expected an exponent of 2, got 1e+300"));
   EXPECT_THAT(refusal(replaced(text, "\"exponent\":-9", "\"exponent\":-900")),
               HasSubstr("repairs[2].edits[0].exponent: expected a number from -64 to 64, got -900"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));

@@ -38,7 +38,7 @@ AnswerFile example_answer() {
                   0.5,
                   {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "overflow: 4 of 16 elements"}}};
   answer.kept[0].reason.exponents = {4, 0, 12};
-  answer.repairs = {{"equalise", "hidden", 0.25, "scaled", {0, 3, 1}}};
+  answer.repairs = {{"hidden", Equalize{0.25, {0, 3, 1}}, "scaled"}};
   answer.search = example_trial().judgement;
   answer.held_out = answer.search;
   answer.trials = {example_trial()};

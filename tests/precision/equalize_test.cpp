@@ -413,7 +413,7 @@ TEST(Equalize, IsRepeatedFromTheRepairsOfAnAnswer) {
   Journal journal;
   const Answer answer = search_precisions(data, *criterion, options, journal);
   ASSERT_EQ(answer.repairs.size(), 1u);
-  EXPECT_EQ(answer.repairs[0].kind, "equalise");
+  EXPECT_EQ(kind_of(answer.repairs[0]), "equalize");
   EXPECT_THAT(answer.repairs[0].text, HasSubstr("powers of two"));
   EXPECT_THAT(answer.kept, IsEmpty());
   Network by_repairs = *setting.network, by_hand = by_repairs;

@@ -115,11 +115,12 @@ TEST(Int8Regions, ScalesMoveByTheExponentOfTheirTensor) {
   const std::vector<Repair> regions = setting.regions();
   ASSERT_THAT(regions, SizeIs(1));
   EXPECT_THAT(regions[0].text, HasSubstr("1 int8 scale(s) move with them"));
-  EXPECT_LT(regions[0].limit, 0);
+  const int exponent = std::get<ScaleRegion>(regions[0].change).exponent;
+  EXPECT_LT(exponent, 0);
   Network repaired = *setting.network;
   auto scales = setting.build.scales;
   apply_repairs(repaired, scales, regions);
-  EXPECT_EQ(scales.at("large"), std::ldexp(setting.build.scales.at("large"), static_cast<int>(regions[0].limit)));
+  EXPECT_EQ(scales.at("large"), std::ldexp(setting.build.scales.at("large"), exponent));
   EXPECT_EQ(scales.at("x"), setting.build.scales.at("x"));
   // Whoever has no scales gets none, and the same network.
   std::map<std::string, float> none;
@@ -132,10 +133,11 @@ TEST(Int8Regions, WhatIsInsertedInFrontOfAProductHasAScale) {
   const Calibrated setting(square_of_an_output());
   const std::vector<Repair> regions = setting.regions();
   ASSERT_THAT(regions, SizeIs(1));
-  ASSERT_THAT(regions[0].edits, Contains(Field(&ScaleEdit::kind, ScaleEdit::Kind::kInsertion)));
+  const auto& edits = std::get<ScaleRegion>(regions[0].change).edits;
+  ASSERT_THAT(edits, Contains(Field(&ScaleEdit::kind, ScaleEdit::Kind::kInsertion)));
   Network repaired = *setting.network;
   auto scales = setting.build.scales;
-  const auto insertion = std::ranges::find(regions[0].edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
+  const auto insertion = std::ranges::find(edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
   apply_repairs(repaired, scales, regions);
   const Layer& square = repaired.layer(repaired.find_layer("Square"));
   const std::string& copy = repaired.tensor(square.inputs[0]).name;
@@ -160,7 +162,7 @@ TEST(Int8Regions, ASearchScalesForTheRungThatLayersLeaveInt8For) {
     const Answer answer = run(setting.data, *tight, task);
     EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);
     ASSERT_THAT(answer.repairs, SizeIs(1));
-    EXPECT_EQ(answer.repairs[0].kind, "scale");
+    EXPECT_EQ(kind_of(answer.repairs[0]), "scale");
     EXPECT_TRUE(std::isinf(answer.repairs[0].used_before));
     EXPECT_LT(answer.repairs[0].used_after, 0.5);
     EXPECT_THAT(answer.kept, Not(IsEmpty()));
@@ -179,7 +181,7 @@ TEST(Int8Regions, RefusesScalesThatDoNotFit) {
     try {
       Network copy = *setting.network;
       std::map<std::string, float> scales{{"large", scale}};
-      apply_region_scaling(copy, scales, Repair{"scale", "large", 0, "", {}, {edit}});
+      apply_region_scaling(copy, scales, std::span(&edit, 1));
     } catch (const Error& e) {
       return e.what();
     }

@@ -133,7 +133,7 @@ TEST(RegionScaling, RefusesEditsOfOtherNetworks) {
     try {
       Network copy = *network;
       std::map<std::string, float> scales;
-      apply_region_scaling(copy, scales, Repair{"scale", "large", 0, "", {}, {edit}});
+      apply_region_scaling(copy, scales, std::span(&edit, 1));
     } catch (const Error& e) {
       return e.what();
     }

@@ -50,11 +50,11 @@ TEST(Repair, FindsAndClampsConstantsBeyondFp16) {
     const auto spec = specialize(*network, {{4}, {4}});
     const auto found = find_clamps(*spec, low_of(*network, *spec));
     ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].kind, "clamp");
+    EXPECT_EQ(kind_of(found[0]), "clamp");
     EXPECT_EQ(found[0].name, "lowest");
     EXPECT_THAT(found[0].text, ::testing::HasSubstr("read by 'Mul'"));
     Network repaired = *network;
-    clamp_constant(repaired, found[0].name, found[0].limit);
+    clamp_constant(repaired, found[0].name, std::get<Clamp>(found[0].change).limit);
     const auto shared = std::make_shared<const Network>(repaired);
     const std::vector<Tensor> inputs{Tensor::of<float>({4}, {1, 2, 3, 4}), Tensor::of<float>({4}, {1, 0, 1, 0})};
     const auto low = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
@@ -68,10 +68,7 @@ TEST(Repair, FindsAndClampsConstantsBeyondFp16) {
 
 TEST(Repair, AClampBringsTheScalesOfWhatItReachesDown) {
   const auto network = masked(false);
-  Repair clamp;
-  clamp.kind = "clamp";
-  clamp.name = "lowest";
-  clamp.limit = kHalfOfFp16;
+  const Repair clamp{"lowest", Clamp{kHalfOfFp16}};
   Network repaired = *network;
   std::map<std::string, float> scales{
       {"bias", 2.7e36f}, {"masked", 2.7e36f}, {"x", 0.01f}, {"large", 500.0f}, {"inverse", 2e5f}};
@@ -133,7 +130,7 @@ TEST(Repair, CutsNothingThatFp16Holds) {
   model.node("Softmax", {"sum"}, {"y"}, "Softmax");
   const auto found = clamps_of(model, "y");
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].limit, 65519);  // It is 65504 in float16.
+  EXPECT_EQ(std::get<Clamp>(found[0].change).limit, 65519);  // It is 65504 in float16.
   EXPECT_THAT(found[0].text, ::testing::HasSubstr("1 element(s)"));
   Model none = with_constant({-65519, 65504, -50000, 1});
   none.node("Add", {"x", "C"}, {"sum"}, "Add");

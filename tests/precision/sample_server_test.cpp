@@ -148,7 +148,7 @@ TEST(SampleServer, RepairsOfTheSearchAreMadeThereAsWell) {
   task.repair = true;
   const Answer answer = expect_same_search(data_for(model.load(), "x", {8, 8}, -1, 1), task, rel_l2(1e-2));
   ASSERT_FALSE(answer.repairs.empty());
-  EXPECT_EQ(answer.repairs.front().kind, "clamp");
+  EXPECT_EQ(kind_of(answer.repairs.front()), "clamp");
 }
 
 TEST(SampleServer, SamplesThatJoinKeepTheirNumbersThere) {

@@ -15,6 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
+using ::testing::ResultOf;
 using ::testing::SizeIs;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -84,7 +85,7 @@ TEST(RepairWorth, WhatIsNeededSaysWhatItBuys) {
   EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);
   EXPECT_THAT(answer.kept, IsEmpty());
   ASSERT_THAT(answer.repairs, SizeIs(1));
-  EXPECT_EQ(answer.repairs[0].kind, "clamp");
+  EXPECT_EQ(kind_of(answer.repairs[0]), "clamp");
   EXPECT_TRUE(std::isinf(answer.repairs[0].used_before));
   EXPECT_EQ(answer.repairs[0].used_after, answer.search.used);
   // The trial without it is no set of this answer.
@@ -134,7 +135,7 @@ TEST(RepairWorth, WhereEverythingStaysHighNothingIsRepaired) {
   EXPECT_THAT(high.repairs, IsEmpty()) << high.message;
   EXPECT_THAT(kept(high), ElementsAre("Up", "Down"));
   const Answer low = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), repairing());
-  EXPECT_THAT(low.repairs, ElementsAre(Field(&Repair::kind, "scale")));
+  EXPECT_THAT(low.repairs, ElementsAre(ResultOf(kind_of, "scale")));
   EXPECT_THAT(low.kept, IsEmpty());
 }
 

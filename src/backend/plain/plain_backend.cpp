@@ -118,7 +118,7 @@ class Run {
     }
     if (kernel.normalization != kNone) {
       inputs[0] = rounded(inputs[0], kernel.operands[0].rounding);
-      const ScaleShift channels = scale_shift(spec_, layer(kernel.normalization), Rounding::kNone);
+      const ScaleAndShift channels = scale_shift(spec_, layer(kernel.normalization), Rounding::kNone);
       own.inputs.resize(3, kNone);
       inputs.resize(3);
       inputs[1] = rounded(scaled_weights(spec_, l, channels.scale), kernel.operands[1].rounding);
@@ -211,9 +211,9 @@ class Run {
     } else if (load.source == Load::Source::kTensor) {
       value = read_operand(layer(kernel.layers[0]), load.operand);
     } else {
-      const ScaleShift channels = load.operand.rounding == Rounding::kNone
-                                      ? scale_shift(spec_, layer(load.normalization), Rounding::kNone)
-                                      : rounded_scale_shift(spec_, layer(load.normalization), load.operand.rounding);
+      const ScaleAndShift channels = load.operand.rounding == Rounding::kNone
+                                         ? scale_shift(spec_, layer(load.normalization), Rounding::kNone)
+                                         : rounded_scale_shift(spec_, layer(load.normalization), load.operand.rounding);
       value = load.source == Load::Source::kShift ? channels.shift : channels.scale;
     }
     return broadcast(value, kernel.domain, load.per_channel);
