@@ -50,18 +50,11 @@ void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
 
 namespace {
 
-/// The words of `run`, whatever the working directory is: repairs and scales are those of the file itself.
-std::vector<std::string> words_to_run(const AnswerFile& answer, bool with_engine) {
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < answer.run_options.size(); ++i) {
-    const std::string& word = answer.run_options[i];
-    const bool names_file = word == "--repairs" || (word == "--calibration-cache" && !answer.scales.empty());
-    if (word == "--repairs") words.insert(words.end(), {word, answer.path.string()});
-    if (names_file)
-      ++i;
-    else if (word != "--trt" || with_engine)
-      words.push_back(word);
-  }
+/// The words of `run`, whatever the working directory is: scales are those of the file itself.
+std::vector<std::string> words_to_run(AnswerFile answer, bool with_engine) {
+  if (!answer.scales.empty()) answer.calibration_cache.clear();
+  std::vector<std::string> words = run_options(answer);
+  if (!with_engine) std::erase(words, "--trt");
   return words;
 }
 

@@ -84,8 +84,8 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   if (!args.network.outputs.empty()) mark_outputs(*network, args.network.outputs);
   args.network.mark_outputs_by_type(*network);
   if (!args.network.exclude_outputs.empty()) unmark_outputs(*network, args.network.exclude_outputs);
-  result->clamp_words = args.network.clamp_constants;
-  result->clamps = clamp_constants(*network, result->clamp_words);
+  result->record.clamp_constants = args.network.clamp_constants;
+  result->clamps = clamp_constants(*network, args.network.clamp_constants);
   // Those of layers that repairs add come behind them (add_scales).
   if (!args.network.repairs) args.network.apply_layer_precisions(*network);
   args.network.apply_tensor_types(*network);

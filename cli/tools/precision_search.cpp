@@ -81,7 +81,7 @@ class PrecisionSearchTool : public Tool {
     const std::vector<TensorsByName> samples = load_samples(setup, search);
     check_interrupted();
     if (options_.config.target == kMeasuredTarget) measure(setup.model, samples.front());
-    setup.model.loaded().network_words = network_words();
+    record(setup.model.loaded().record);
     if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
     const std::vector<std::string> precisions = enabled_precisions(setup.model.loaded().build);
@@ -144,18 +144,17 @@ class PrecisionSearchTool : public Tool {
     options_.config.target = build.target = file;
   }
 
-  /// The words of `run` that make the network from the model's file, but for its precisions.
-  std::vector<std::string> network_words() const {
-    std::vector<std::string> words;
+  /// What makes the network of the model's file, but for its precisions and clamps.
+  void record(BuildRecord& build) const {
     const auto list = [&](const char* option, const std::vector<std::string>& values) {
-      if (!values.empty()) words.emplace_back(option);
-      words.insert(words.end(), values.begin(), values.end());
+      if (!values.empty()) build.changes.push_back({option, values});
     };
     const auto value = [&](const char* option, const std::optional<std::string>& text) {
       if (text && !text->empty()) list(option, {*text});
     };
     const TrtConfigArgs& config = options_.config;
-    value("--target", config.target);
+    build.target = config.target.value_or("");
+    build.external_data_dir = options_.onnx.external_data_dir.value_or("");
     for (const auto& [option, profiles] : {std::pair{"--trt-min-shapes", &config.min_shapes},
                                            {"--trt-opt-shapes", &config.opt_shapes},
                                            {"--trt-max-shapes", &config.max_shapes}})
@@ -164,12 +163,10 @@ class PrecisionSearchTool : public Tool {
     value("--trt-config-postprocess-script", config.config_postprocess_script);
     list("--onnx-outputs", options_.onnx.outputs);
     list("--onnx-exclude-outputs", options_.onnx.exclude_outputs);
-    value("--external-data-dir", options_.onnx.external_data_dir);
     list("--trt-network-postprocess-script", options_.network.postprocess_scripts);
     list("--trt-outputs", options_.network.outputs);
     list("--trt-exclude-outputs", options_.network.exclude_outputs);
     list("--tensor-dtypes", options_.network.tensor_dtypes);
-    return words;
   }
 
   /// The samples; those that are held out and the golden results go into the options.
@@ -225,15 +222,8 @@ class PrecisionSearchTool : public Tool {
 
   /// The answer to another path, and a cache beside it as well.
   void move(const std::filesystem::path& path, AnswerFile& file) const {
-    const auto rename = [&](const std::string& from, const std::string& to) {
-      std::ranges::replace(file.run_options, from, to);
-    };
-    rename(file.path.string(), path.string());
-    if (!file.calibration_cache.empty() && !options_.config.calibration_cache) {
-      const std::string cache = cache_beside(path).string();
-      rename(file.calibration_cache, cache);
-      file.calibration_cache = cache;
-    }
+    if (!file.calibration_cache.empty() && !options_.config.calibration_cache)
+      file.calibration_cache = cache_beside(path).string();
     file.path = path;
   }
 

@@ -200,6 +200,22 @@ struct Answer {
 /// Version of the schema that is written. Version 1 is read as well.
 inline constexpr int kAnswerVersion = 2;
 
+/// How the network of an answer is made of its file, beside precisions, fusion, kept layers and repairs.
+struct BuildRecord {
+  /// Layers that nothing is said about take the lowest precision; else one that costs less on the target.
+  bool assume_lowest = false;
+  std::string target;                                                   ///< As it was given; empty: none was.
+  std::string external_data_dir;                                        ///< The same.
+  std::vector<std::pair<std::string, std::string>> layer_precisions{};  ///< What layers were asked for: name, type.
+  std::vector<std::string> clamp_constants{};                           ///< "NAME" or "NAME:LIMIT".
+  /// What else the program did to the network, as an option of `run` ("--trt-outputs"), and its values.
+  struct Change {
+    std::string option;
+    std::vector<std::string> values;
+  };
+  std::vector<Change> changes{};
+};
+
 /// An answer with what it is about.
 struct AnswerFile {
   Answer answer;
@@ -213,8 +229,7 @@ struct AnswerFile {
   std::vector<std::string> precisions;
   /// "none", "pointwise", "full".
   std::string fusion;
-  /// Words after `ulpscope run MODEL` that build and run the network of the answer (no inputs, no comparison).
-  std::vector<std::string> run_options;
+  BuildRecord build;
   /// The tolerance as options of `precision search`, and files of inputs and of golden results. Empty in files of
   /// earlier releases.
   std::vector<std::string> criterion_options, inputs;
@@ -225,6 +240,9 @@ struct AnswerFile {
   /// Words behind `--answer PATH` that choose this set of it ("--trial", "3"); no part of the file.
   std::vector<std::string> set_options;
 };
+
+/// Words after `ulpscope run MODEL` that build and run the network of the answer (no inputs, no comparison).
+ULPSCOPE_API std::vector<std::string> run_options(const AnswerFile& file);
 
 ULPSCOPE_API std::string answer_to_json(const AnswerFile& file);
 /// The answer as people read it on a terminal: several lines without a newline at the end. Lists longer than a screen
@@ -241,7 +259,7 @@ ULPSCOPE_API void write_answer(const std::filesystem::path& path, const AnswerFi
 /// Throws Error(kNotFound), Error(kIo), and what answer_from_json throws.
 ULPSCOPE_API AnswerFile read_answer(const std::filesystem::path& path);
 
-/// The answer with another one of its proven sets: layers, error, time, and the words that run it. Reasons are those of
+/// The answer with another one of its proven sets: layers, error and time. Reasons are those of
 /// the answer where it keeps a layer, too; nodes and operators are not known for others, nor the layers that follow.
 /// Throws Error(kInvalidArgument) where no set was proven for it.
 ULPSCOPE_API AnswerFile with_set(AnswerFile file, Objective objective);
@@ -249,8 +267,7 @@ ULPSCOPE_API AnswerFile with_set(AnswerFile file, Objective objective);
 /// The same with the layers of a trial (an index into `trials`), whether it passed or not: `verdict` says which. Throws
 /// Error(kInvalidArgument) for an index beyond them.
 ULPSCOPE_API AnswerFile with_trial(AnswerFile file, std::size_t trial);
-/// The answer as it is to be written to a path: the words that run it name the new file, and a calibration cache beside
-/// it, where they named the old ones.
+/// The answer as it is to be written to a path, with a calibration cache beside it where the old one was beside it.
 ULPSCOPE_API AnswerFile moved_to(AnswerFile file, const std::filesystem::path& path);
 /// The calibration cache beside an answer: ANSWER.calibration.cache.
 ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_path);

@@ -33,10 +33,8 @@ struct LoadedModel {
   BuildOptions build;                    ///< What it is built for; int8 scales are those before repairs.
   WeightCache weights;                   ///< What calibration prepared.
   std::shared_ptr<EarlyStart> start;     ///< Of the backend, while the model is read.
-  std::vector<Repair> clamps;            ///< Done to the network already,
-  std::vector<std::string> clamp_words;  ///< and as words of `run`.
-  /// Further words of `run` that make this network of the file.
-  std::vector<std::string> network_words;
+  std::vector<Repair> clamps;            ///< Done to the network already.
+  BuildRecord record;                    ///< What made this network of the file, as answers keep it.
   /// Started by the program while the model was read.
   std::shared_ptr<OnnxChecks> checks;
   /// For metric scripts; made when it is needed, unless the program brings its own.

@@ -36,8 +36,8 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;
   model.external_data = options.external_data_dir;
-  model.clamp_words = options.clamp_constants;
-  model.clamps = clamp_constants(network, model.clamp_words);
+  model.record.clamp_constants = options.clamp_constants;
+  model.clamps = clamp_constants(network, options.clamp_constants);
   std::vector<std::string> words;
   for (const auto& [name, type] : options.layer_precisions) words.push_back(name + ":" + type);
   for (const auto& [id, request] :

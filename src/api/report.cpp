@@ -98,7 +98,7 @@ Value commands(const AnswerFile& file, const ReportOptions& options) {
     const bool named = !file.path.empty() && file.set_options.empty();
     std::vector<std::string> words = {"run", file.model};
     if (!named)
-      words.insert(words.end(), file.run_options.begin(), file.run_options.end());
+      std::ranges::copy(run_options(file), std::back_inserter(words));
     else
       words.insert(words.end(), {"--answer", file.path.string()});
     add("Build and run the network of this answer (add inputs and a comparison of your choice)", words);

@@ -266,47 +266,6 @@ Journal open_journal(const Network& network, const SearchOptions& options, const
   return journal;
 }
 
-/// The words after `ulpscope run MODEL` that build the network of the answer.
-std::vector<std::string> run_options(const LoadedModel& model, const Answer& answer, const SearchOptions& options) {
-  const BuildOptions& build = model.build;
-  std::vector<std::string> words{"--trt"};
-  const auto add = [&](const char* option, const std::vector<std::string>& values) {
-    if (!values.empty()) words.emplace_back(option);
-    words.insert(words.end(), values.begin(), values.end());
-  };
-  for (const std::string& precision : enabled_precisions(build)) words.push_back("--" + precision);
-  add("--fusion", {std::string(name_of(build.fusion))});
-  if (build.assume_lowest) words.emplace_back("--assume-lowest");
-  add("--precision-constraints", {"obey"});
-  if (!options.calibration_cache.empty()) add("--calibration-cache", {options.calibration_cache.string()});
-  words.insert(words.end(), model.network_words.begin(), model.network_words.end());
-
-  // Layers that the search raised count more than what was asked for before.
-  std::set<std::string> decided;
-  std::vector<std::string> layers;
-  for (const KeptLayer& layer : answer.kept) {
-    decided.insert(layer.name);
-    layers.push_back(fmt::format("{}:{}", layer.name, form_of(layer.precision).request()));
-  }
-  for (LayerId id : model.network->all_layer_ids())
-    if (const Layer& layer = model.network->layer(id); layer.precision && !decided.contains(layer.name))
-      layers.push_back(fmt::format("{}:{}", layer.name, layer.precision->name()));
-  add("--layer-precisions", layers);
-
-  std::vector<std::string> clamps = model.clamp_words;
-  // What has no option of its own is read from the answer: scaled regions, equalizations, and scales that came down
-  // with a clamp.
-  const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
-    return changes_network(repair) && (build.enabled.has_quantized() || !std::holds_alternative<Clamp>(repair.change));
-  });
-  if (from_answer) add("--repairs", {options.answer_path.string()});
-  for (const Repair& repair : answer.repairs)
-    if (const auto* clamp = std::get_if<Clamp>(&repair.change); clamp != nullptr && !from_answer)
-      clamps.push_back(fmt::format("{}:{}", repair.name, clamp->limit));
-  add("--clamp-constants", clamps);
-  return words;
-}
-
 AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answer answer) {
   AnswerFile file;
   file.program = "ulpscope " ULPSCOPE_VERSION;
@@ -318,7 +277,11 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
   file.criterion_options = criterion_words(options.criterion);
   file.scales = model.build.scales;
   if (model.build.enabled.has_quantized()) file.calibration_cache = options.calibration_cache.string();
-  file.run_options = run_options(model, answer, options);
+  file.build = model.record;
+  file.build.assume_lowest = model.build.assume_lowest;
+  for (const LayerId id : model.network->all_layer_ids())
+    if (const Layer& layer = model.network->layer(id); layer.precision)
+      file.build.layer_precisions.emplace_back(layer.name, layer.precision->name());
   file.answer = std::move(answer);
   file.path = options.answer_path;
   return file;

@@ -106,16 +106,14 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
 
 void add_raised_layers(const Network& network, const Relaxation& relaxation, AnswerFile& file) {
   if (relaxation.raised.empty()) return;
-  std::vector<std::string> words;
   Answer& answer = file.answer;
   for (const LayerId id : relaxation.raised) {
     const Layer& layer = network.layer(id);
     answer.kept.push_back(kept_layer(layer, Precision::kFP32, ReasonKind::kRequested,
                                      "raised by convert, since that saves time beside its neighbors"));
-    words.push_back(layer.name + ":float32");
   }
   answer.message =
-      fmt::format("{} layers are kept, {} of them since that saves time", answer.kept.size(), words.size());
+      fmt::format("{} layers are kept, {} of them since that saves time", answer.kept.size(), relaxation.raised.size());
   // What held before held for other layers.
   answer.search = relaxation.judgement;
   answer.search_samples = relaxation.samples;
@@ -125,10 +123,6 @@ void add_raised_layers(const Network& network, const Relaxation& relaxation, Ans
   answer.time_high_us = relaxation.time_high_us;
   answer.cost_share = relaxation.cost_share;
   answer.sets.clear();
-  auto& options = file.run_options;
-  auto place = std::ranges::find(options, "--layer-precisions");
-  if (place == options.end()) place = options.insert(options.end(), "--layer-precisions");
-  options.insert(place + 1, words.begin(), words.end());
 }
 
 }  // namespace ulpscope

@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "graph/repair.h"
+#include "precision/build_record.h"
 #include "precision/network_json.h"
 #include "precision/objective.h"
 #include "precision/trial_json.h"
@@ -286,7 +287,8 @@ Json from_answer(const AnswerFile& file) {
           {"layers", std::move(layers)},
           {"following", answer.following},
           {"repairs", std::move(repairs)},
-          {"run_options", file.run_options},
+          {"run_options", run_options(file)},
+          {"build", json::from_build(file.build)},
           {"criterion", answer.criterion},
           {"criterion_options", file.criterion_options},
           {"inputs", file.inputs},
@@ -420,7 +422,6 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
     file.external_hash = reader.at("model").at("external_data_hash").text();
   file.precisions = json::to_texts(reader.at("precisions"));
   file.fusion = reader.at("fusion").text();
-  file.run_options = json::to_texts(reader.at("run_options"));
   // Earlier releases did not write these.
   if (reader.has("criterion_options")) file.criterion_options = json::to_texts(reader.at("criterion_options"));
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
@@ -441,6 +442,8 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
       file.scales[name] = static_cast<float>(value);
     });
   }
+  file.build = reader.has("build") ? json::to_build(reader.at("build"))
+                                   : build_of_words(file, json::to_texts(reader.at("run_options")));
   json::TrialCoder coder;
   if (version == 1) {
     reader.at("sensitivities").each([&](const Reader& each) {

@@ -1,16 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "graph/layer_form.h"
 #include "precision/search.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
-
-constexpr char kLayerOption[] = "--layer-precisions";
 
 bool is_fixed(const KeptLayer& layer) {
   return layer.reason.kind == ReasonKind::kRequested || layer.reason.kind == ReasonKind::kSingular;
@@ -24,31 +20,9 @@ KeptLayer named_layer(const std::string& name, Precision precision, const std::s
   return row;
 }
 
-/// The words that run the network, with other layers for those that the answer kept.
-void replace_layers(std::vector<std::string>& words, const std::set<std::string>& before,
-                    const std::vector<KeptLayer>& kept) {
-  const auto option = std::ranges::find(words, kLayerOption);
-  std::vector<std::string> layers;
-  for (const KeptLayer& layer : kept)
-    layers.push_back(fmt::format("{}:{}", layer.name, form_of(layer.precision).request()));
-  auto place = option - words.begin();
-  if (option != words.end()) {
-    const auto end =
-        std::find_if(option + 1, words.end(), [](const std::string& word) { return word.starts_with("--"); });
-    for (auto word = option + 1; word != end; ++word)
-      if (!before.contains(word->substr(0, word->rfind(':')))) layers.push_back(*word);
-    words.erase(option, end);
-  }
-  if (layers.empty()) return;
-  layers.insert(layers.begin(), kLayerOption);
-  words.insert(words.begin() + place, layers.begin(), layers.end());
-}
-
 /// `set` says which one it is ("the fastest set that was proven").
 AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string& set) {
   Answer& answer = file.answer;
-  std::set<std::string> before;
-  for (const KeptLayer& layer : answer.kept) before.insert(layer.name);
   std::vector<KeptLayer> kept;
   for (const auto& [name, high] : trial.raised.layers()) {
     const auto old = std::ranges::find(answer.kept, name, &KeptLayer::name);
@@ -71,7 +45,6 @@ AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string
         each.joined == trial.joined && (!answer.held_out || each.judgement.used > answer.held_out->used))
       answer.held_out = each.judgement;
   answer.held_out_passed = answer.held_out ? answer.held_out_samples : 0;
-  replace_layers(file.run_options, before, answer.kept);
   return file;
 }
 
@@ -123,14 +96,7 @@ std::filesystem::path cache_beside(std::filesystem::path answer_path) {
 }
 
 AnswerFile moved_to(AnswerFile file, const std::filesystem::path& path) {
-  const auto rename = [&](const std::string& from, const std::string& to) {
-    if (!from.empty()) std::ranges::replace(file.run_options, from, to);
-  };
-  rename(file.path.string(), path.string());
-  if (const std::string cache = cache_beside(file.path).string(); file.calibration_cache == cache) {
-    file.calibration_cache = cache_beside(path).string();
-    rename(cache, file.calibration_cache);
-  }
+  if (file.calibration_cache == cache_beside(file.path).string()) file.calibration_cache = cache_beside(path).string();
   file.path = path;
   file.set_options.clear();
   return file;

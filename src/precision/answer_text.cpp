@@ -200,7 +200,7 @@ std::string answer_text(const AnswerFile& file, bool everything) {
   append_others(file, everything, out);
   append_figures(answer, out);
   std::string command = "ulpscope run " + shell_word(file.model);
-  for (const std::string& word : file.run_options) command.append(" ").append(shell_word(word));
+  for (const std::string& word : run_options(file)) command.append(" ").append(shell_word(word));
   out += "To reproduce it, with the inputs and the comparison of your choice:\n";
   out += everything || command.size() <= kCommandLength
              ? "    " + command

@@ -320,6 +320,7 @@ def _repairs_pay(fixture: Fixture, answer: Any, engine: Any, threshold: float, c
 
     bare = answer.to_dict()
     bare["repairs"] = []
+    del bare["build"]  # The words say it, too.
     there = {node.name for node in fixture.graph.nodes}
     bare["layers"] = [layer for layer in bare["layers"] if layer["name"] in there]  # Repairs add some.
     bare["run_options"] = [

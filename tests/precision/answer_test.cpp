@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "graph/layer_form.h"
 #include "precision/fingerprint.h"
 #include "precision/shell_word.h"
 #include "ulpscope/error.h"
@@ -17,6 +18,7 @@ namespace ulpscope::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -28,7 +30,8 @@ AnswerFile example() {
   file.model_hash = "xxh3:0123456789abcdef";
   file.precisions = {"fp16", "int8"};
   file.fusion = "none";
-  file.run_options = {"--trt", "--fp16", "--layer-precisions", "Add:float32", "a b:float16"};
+  file.build = {
+      true, "l4", "weights", {{"Add", "int8"}, {"own", "float16"}}, {"mask:1e4"}, {{"--trt-outputs", {"y", "z"}}}};
   file.criterion_options = {"--metric", "rel-l2", "--threshold", "0.01"};
   file.inputs = {"a.json", "b.json"};
   file.golden = "golden.json";
@@ -114,7 +117,7 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   const AnswerFile read = answer_from_json(text, "x");
   EXPECT_EQ(answer_to_json(read), text);
   EXPECT_EQ(read.scales, file.scales);
-  EXPECT_EQ(read.run_options, file.run_options);
+  EXPECT_EQ(run_options(read), run_options(file));
   EXPECT_EQ(read.answer.verdict, Answer::Verdict::kFailsHeldOut);
   EXPECT_TRUE(std::isinf(read.answer.kept[0].effect));
   EXPECT_EQ(read.answer.kept[1].reason.kind, ReasonKind::kResolution);
@@ -190,6 +193,30 @@ TEST(AnswerJson, ReadsTheOldSpellingOfEqualize) {
   EXPECT_EQ(answer_to_json(answer_from_json(old, "x")), text);
 }
 
+TEST(AnswerJson, KnowsTheBuildOfEarlierReleasesByItsWords) {
+  AnswerFile file = example();
+  file.path = "m.answer.json";
+  const std::string text = answer_to_json(file);
+  EXPECT_THAT(run_options(file), AllOf(Contains("--repairs"), Contains("m.answer.json"), Contains("--trt-outputs")));
+  auto json = nlohmann::ordered_json::parse(text);
+  json.erase("build");
+  AnswerFile old = answer_from_json(json.dump(), "x");
+  old.path = file.path;
+  EXPECT_EQ(run_options(old), run_options(file));
+  EXPECT_TRUE(old.build.assume_lowest);
+  EXPECT_EQ(old.build.target, "l4");
+  EXPECT_EQ(old.build.external_data_dir, "weights");
+  EXPECT_THAT(old.build.layer_precisions, ElementsAre(std::pair("own", "float16")));
+  EXPECT_THAT(old.build.clamp_constants, ElementsAre("mask:1e4"));
+  ASSERT_EQ(old.build.changes.size(), 1u);
+  EXPECT_EQ(old.build.changes[0].option, "--trt-outputs");
+  EXPECT_THAT(old.build.changes[0].values, ElementsAre("y", "z"));
+  // The flag of each precision says what the file says elsewhere.
+  json["run_options"] = {"--trt"};
+  for (const LayerForm& form : layer_forms()) json["run_options"].push_back(form.flag());
+  EXPECT_TRUE(answer_from_json(json.dump(), "x").build.changes.empty());
+}
+
 TEST(AnswerJson, ReadsFilesWithoutExponents) {
   auto json = nlohmann::ordered_json::parse(answer_to_json(example()));
   for (auto& layer : json["layers"]) {
@@ -252,8 +279,10 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
 
 TEST(AnswerJson, IsAFile) {
   const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "ulpscope_answer_test.json";
-  write_answer(path, example());
-  EXPECT_EQ(answer_to_json(read_answer(path)), answer_to_json(example()));
+  AnswerFile file = example();
+  file.path = path;
+  write_answer(path, file);
+  EXPECT_EQ(answer_to_json(read_answer(path)), answer_to_json(file));
   EXPECT_THAT(hash_of_file(path), ::testing::MatchesRegex("xxh3:[0-9a-f]+"));
   std::filesystem::remove(path);
   EXPECT_THROW(read_answer(path), Error);
@@ -274,15 +303,19 @@ TEST(Answer, HasOtherSets) {
   AnswerFile file = example();
   file.path = "m.answer.json";
   file.answer.kept.push_back({"asked", "Mul", {"asked"}, Precision::kFP32, 0, {ReasonKind::kRequested}});
-  file.run_options = {"--trt", "--layer-precisions", "Add:float32", "a b:float16", "own:float16", "--fusion", "none"};
+  file.answer.repairs.clear();
+  file.build.changes.clear();
   const AnswerFile fastest = with_set(file, Objective::kFastest);
   std::vector<std::string> names;
   for (const KeptLayer& layer : fastest.answer.kept) names.push_back(layer.name);
   EXPECT_THAT(names, ElementsAre("Add", "third", "asked"));
   EXPECT_EQ(fastest.answer.kept[0].reason.kind, ReasonKind::kOverflow);
   EXPECT_EQ(fastest.answer.kept[1].precision, Precision::kBF16);
-  EXPECT_THAT(fastest.run_options, ElementsAre("--trt", "--layer-precisions", "Add:float32", "third:bfloat16",
-                                               "asked:float32", "own:float16", "--fusion", "none"));
+  EXPECT_THAT(run_options(fastest),
+              ElementsAre("--trt", "--fp16", "--int8", "--fusion", "none", "--assume-lowest", "--precision-constraints",
+                          "obey", "--calibration-cache", "m.cache", "--target", "l4", "--external-data-dir", "weights",
+                          "--layer-precisions", "Add:float32", "third:bfloat16", "asked:float32", "own:float16",
+                          "--clamp-constants", "mask:1e4"));
   EXPECT_EQ(fastest.answer.time_us, 8);
   EXPECT_EQ(fastest.answer.objective, Objective::kFastest);
   EXPECT_EQ(fastest.answer.cost_share, 0.5);
@@ -291,8 +324,8 @@ TEST(Answer, HasOtherSets) {
   // Without layers there is no option.
   file.answer.trials[0].raised = {};
   file.answer.kept.pop_back();
-  file.run_options = {"--trt", "--layer-precisions", "Add:float32", "a b:float16"};
-  EXPECT_THAT(with_set(file, Objective::kSmallest).run_options, ElementsAre("--trt"));
+  file.build.layer_precisions.clear();
+  EXPECT_THAT(run_options(with_set(file, Objective::kSmallest)), Not(Contains("--layer-precisions")));
   try {
     with_set(file, Objective::kCheapest);
     FAIL();
@@ -332,8 +365,10 @@ TEST(AnswerText, SaysWhatCounts) {
                               "all in the highest precision 20 ms, all in the lowest 10 us\n"));
   EXPECT_THAT(text, HasSubstr("Chosen for: the fewest multiply-adds (cheapest)\n"));
   EXPECT_THAT(text, HasSubstr("Spent: 7 evaluations and 1 of the held-out samples in 0.1 s\n"));
-  EXPECT_THAT(text, HasSubstr("    ulpscope run 'my model.onnx' --trt --fp16 --layer-precisions Add:float32 "
-                              "'a b:float16'"));
+  EXPECT_THAT(text, HasSubstr("    ulpscope run 'my model.onnx' --trt --fp16 --int8 --fusion none --assume-lowest "
+                              "--precision-constraints obey --calibration-cache m.cache --target l4 "
+                              "--external-data-dir weights --trt-outputs y z "
+                              "--layer-precisions Add:float32 'a b:float16' own:float16 --repairs"));
   EXPECT_EQ(layer_precisions_text(example().answer), "Add:float32\na b:float16\n");
 }
 
@@ -343,7 +378,6 @@ TEST(AnswerText, CutsLongLists) {
   for (int i = 1; i < 500; ++i) {
     file.answer.kept.push_back(file.answer.kept[0]);
     file.answer.kept.back().name = "layer_" + std::to_string(i);
-    file.run_options.push_back("layer_" + std::to_string(i) + ":float32");
     file.answer.following.push_back("follows_" + std::to_string(i));
   }
   const std::string cut = answer_text(file);

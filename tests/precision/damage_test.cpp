@@ -28,7 +28,7 @@ AnswerFile example_answer() {
   file.model = "model.onnx";
   file.precisions = {"fp16", "int8"};
   file.fusion = "full";
-  file.run_options = {"--trt", "--fp16"};
+  file.build = {true, "l4", "weights", {{"own", "float16"}}, {"mask:1e4"}, {{"--trt-outputs", {"y"}}}};
   file.scales = {{"x", 0.1f}, {"y", 1e-30f}};
   Answer& answer = file.answer;
   answer.kept = {{"Add",

@@ -90,6 +90,7 @@ def shown_answer(answer: Json) -> Json:
     """An answer without what the page does not show: words for the command line, and scales of other tensors than those
     of its reasons."""
     shown = {**answer, "run_options": [], "criterion_options": [], "inputs": []}
+    shown.pop("build", None)
     if answer["int8"]:
         named = {layer["reason"]["tensor"] for layer in answer["layers"]}
         scales = {name: scale for name, scale in answer["int8"]["scales"].items() if name in named}
