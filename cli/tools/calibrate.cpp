@@ -99,7 +99,7 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const std::string total = data.generates() ? fmt::format(" of {}", data.iterations.value_or(1)) : std::string();
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
-  const CalibrationSource all = calibration_source(args, host, model.loaded());
+  const CalibrationSource all = calibration_source(args, host, ModelAccess::loaded(model));
   std::size_t taken = 0;
   const CalibrationSource in_time = [&]() -> std::optional<TensorsByName> {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -132,7 +132,7 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
 
 void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
-  const BuildOptions& build = model.loaded().build;
+  const BuildOptions& build = ModelAccess::loaded(model).build;
   if (!build.enabled.has_quantized()) {
     if (config.calib_base_cls || config.quantile)
       log_warning(
@@ -161,7 +161,7 @@ void add_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   choose_scales(args, host, model);
   if (!args.network.repairs) return;
   // Calibration, and its cache, are of the network as it was.
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   apply_repairs(*loaded.network, loaded.build.scales, read_answer(*args.network.repairs).answer.repairs);
   args.network.apply_layer_precisions(*loaded.network);
 }

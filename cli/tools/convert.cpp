@@ -99,7 +99,7 @@ class ConvertTool : public Tool {
     if (to_view()) network_.layer_precisions = convert_.layer_precisions;
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     Model model = load_network(args, *host);
-    LoadedModel& loaded = model.loaded();
+    LoadedModel& loaded = ModelAccess::loaded(model);
     if (to_view()) {
       write_view(*loaded.network);
       return 0;

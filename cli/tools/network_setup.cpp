@@ -97,7 +97,7 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
                                     *network, build);
   if (build.profiles.empty()) build.typical_shapes = typical_shapes(args, *network);
   check_interrupted();
-  return Model(std::move(result));
+  return ModelAccess::handle(std::move(result));
 }
 
 std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& config, const ModelArgs& model) {

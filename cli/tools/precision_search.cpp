@@ -77,14 +77,14 @@ class PrecisionSearchTool : public Tool {
       return thresholds.empty() || thresholds.find(output) != nullptr;
     };
     PrecisionSetup setup = make_precision_setup(options_);
-    setup.model.loaded().build.constraints = ConstraintMode::kObey;
+    ModelAccess::loaded(setup.model).build.constraints = ConstraintMode::kObey;
     const std::vector<TensorsByName> samples = load_samples(setup, search);
     check_interrupted();
     if (options_.config.target == kMeasuredTarget) measure(setup.model, samples.front());
-    record(setup.model.loaded().record);
+    record(ModelAccess::loaded(setup.model).record);
     if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
-    const std::vector<std::string> precisions = enabled_precisions(setup.model.loaded().build);
+    const std::vector<std::string> precisions = enabled_precisions(ModelAccess::loaded(setup.model).build);
     search.answer_path = search_.answer_path(options_.model.path(), precisions);
     search.journal = search_.journal_path(options_.model.path(), precisions);
     search.resume = search_.resume;
@@ -126,7 +126,7 @@ class PrecisionSearchTool : public Tool {
 
   /// The file of the measured target is beside the answer; a search that goes on takes what it began with.
   void measure(const Model& model, const TensorsByName& sample) {
-    BuildOptions& build = model.loaded().build;
+    BuildOptions& build = ModelAccess::loaded(model).build;
     if (search_.dry_run) {
       log_info("--target measured: nothing is measured in a dry run, which needs no times");
       build.target = BuildOptions().target;

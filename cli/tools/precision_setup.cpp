@@ -49,7 +49,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   setup.host = make_script_host(options.onnx, options.python);
   set_num_threads(options.config.num_threads());
   setup.model = load_network(options.network_args(), *setup.host);
-  LoadedModel& loaded = setup.model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(setup.model);
   BuildOptions& build = loaded.build;
   if (build.strongly_typed)
     throw Error(ErrorCode::kUnsupported,

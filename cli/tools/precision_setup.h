@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/loaded_model.h"
 #include "args/debug.h"
 #include "compare/comparison.h"
 #include "compare/tensor_map.h"
@@ -27,7 +28,7 @@ struct GoldenResults {
 
 struct PrecisionSetup {
   std::unique_ptr<ScriptHost> host;
-  Model model{nullptr};
+  Model model = ModelAccess::handle(nullptr);
   /// That of the model: with scripts, outputs, --layer-precisions and types applied.
   std::shared_ptr<Network> network;
   /// Obey, unless --precision-constraints says prefer; assume_lowest, unless --cost-model was given; scales for int8.

@@ -54,12 +54,12 @@ bool reduces_precision(const BuildOptions& build) { return !build.enabled.empty(
 std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host) {
   if (options.model.type() == ModelType::kEngine) return load_built_engine(options);
   Model model = load_network(options.network_args(), host);
-  if (!options.answer_scales.empty()) model.loaded().build.scales = options.answer_scales;
+  if (!options.answer_scales.empty()) ModelAccess::loaded(model).build.scales = options.answer_scales;
   add_scales(options.network_args(), host, model);
   check_interrupted();
   Progress progress;
   progress.show("building the engine");
-  return Engine::build(model.loaded().network, model.loaded().build);
+  return Engine::build(ModelAccess::loaded(model).network, ModelAccess::loaded(model).build);
 }
 
 void save_engine_files(const RunOptions& options, const Engine& engine) {

@@ -107,7 +107,7 @@ class VerifyTool : public Tool {
     const auto host = make_script_host(onnx_, limits_);
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     Model model = load_network(args, *host);
-    LoadedModel& loaded = model.loaded();
+    LoadedModel& loaded = ModelAccess::loaded(model);
     loaded.build.assume_lowest = true;
     if (config_.precisions().has_quantized()) {
       loaded.build.scales = answer.scales;
@@ -132,11 +132,11 @@ class VerifyTool : public Tool {
     options.interrupt = check_interrupted;
     const std::vector<TensorsByName> inputs = by_name(samples);
     // The prediction is that of the CPU; --backend cuda runs the same plan on the GPU.
-    const std::string backend = std::exchange(model.loaded().build.backend, "cpu");
+    const std::string backend = std::exchange(ModelAccess::loaded(model).build.backend, "cpu");
     const Judgement predicted = verify(model, answer, inputs, options);
     std::optional<Judgement> real;
     if (backend != "cpu") {
-      model.loaded().build.backend = backend;
+      ModelAccess::loaded(model).build.backend = backend;
       real = verify(model, answer, inputs, options);
     }
     if (runner() != "ulpscope") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ulpscope/export.h"
+#include "ulpscope/precision.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
@@ -21,9 +22,8 @@ struct AnswerFile;
 
 /// Names are those of the command line.
 struct ModelOptions {
-  /// What layers may be lowered to: "tf32", "fp16", "bf16", "int8" (needs scales, see calibrate.h). fp32 is always
-  /// allowed.
-  std::vector<std::string> precisions{"fp16"};
+  /// What layers may be lowered to; int8 needs scales (see calibrate.h). fp32 is always allowed.
+  std::vector<Precision> precisions{Precision::kFP16};
   /// Layers of a given precision, by name: "float32", "float16", "bfloat16", "int8". They are obeyed.
   std::map<std::string, std::string> layer_precisions;
   /// Constants whose magnitudes are limited: "NAME" (to 32752, half of the largest fp16) or "NAME:LIMIT".
@@ -69,11 +69,9 @@ class ULPSCOPE_API Model {
   void set_scales(std::map<std::string, float> scales);
   const std::map<std::string, float>& scales() const noexcept;
 
-  /// For the program, which edits networks between reading and use. Not part of the interface.
-  explicit Model(std::shared_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {}
-  LoadedModel& loaded() const noexcept { return *loaded_; }
-
  private:
+  friend struct ModelAccess;
+  explicit Model(std::shared_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {}
   std::shared_ptr<LoadedModel> loaded_;
 };
 

@@ -12,15 +12,19 @@
 
 #include "ulpscope/data_type.h"
 #include "ulpscope/export.h"
+#include "ulpscope/precision.h"
 #include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
+class Model;
+struct ConvertOptions;
+
 /// How a model is to be run. Names are those of the command line.
 struct EngineOptions {
-  /// What layers compute in: "fp32", "tf32", "fp16" or "bf16". Layers that have no form in it stay in fp32.
-  std::string precision = "fp32";
+  /// What layers compute in: fp32, tf32, fp16 or bf16. Layers that have no form in it stay in fp32.
+  Precision precision = Precision::kFP32;
   /// Layers that differ, by name: "float32", "float16", "bfloat16", ... They are obeyed, or the build fails.
   std::map<std::string, std::string> layer_precisions;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
@@ -78,11 +82,11 @@ class ULPSCOPE_API OnnxEngine {
   /// Nothing for backends without a clock of their own, and where the CPU computes in between.
   std::optional<double> device_microseconds(std::span<const Shape> shapes) const;
 
-  /// For the library. Not part of the interface.
   struct Impl;
-  explicit OnnxEngine(std::shared_ptr<Impl> impl);
 
  private:
+  friend OnnxEngine build_engine(const Model& model, const ConvertOptions& options);
+  explicit OnnxEngine(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
 

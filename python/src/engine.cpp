@@ -5,6 +5,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "engine/option_names.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/onnx_engine.h"
 #include "whole_number.h"
@@ -67,7 +69,11 @@ std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::obje
 void bind_engine(nb::module_& module) {
   nb::class_<EngineOptions>(module, "EngineOptions")
       .def(nb::init<>())
-      .def_rw("precision", &EngineOptions::precision)
+      .def_prop_rw(
+          "precision", [](const EngineOptions& self) { return name_of(self.precision); },
+          [](EngineOptions& self, const std::string& name) {
+            self.precision = precision_from_name(name, "[engine] precision", is_rung);
+          })
       .def_rw("layer_precisions", &EngineOptions::layer_precisions)
       .def_rw("fusion", &EngineOptions::fusion)
       .def_prop_rw(

@@ -15,6 +15,7 @@
 #include "api/loaded_model.h"
 #include "arrays.h"
 #include "compare/data_loader.h"
+#include "engine/option_names.h"
 #include "errors.h"
 #include "long_call.h"
 #include "runners/worker.h"
@@ -35,14 +36,14 @@ Model from_bytes(const nb::bytes& model, const ModelOptions& options, const std:
 
 std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> inputs_of(const Model& model) {
   std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> result;
-  for (const InputBinding& each : input_bindings(*model.loaded().network))
+  for (const InputBinding& each : input_bindings(*ModelAccess::loaded(model).network))
     result.emplace_back(each.name, dtype_of(each.type), each.shape);
   return result;
 }
 
 std::vector<std::tuple<std::string, nb::object, Shape>> outputs_of(const Model& model) {
   std::vector<std::tuple<std::string, nb::object, Shape>> result;
-  const Network& network = *model.loaded().network;
+  const Network& network = *ModelAccess::loaded(model).network;
   for (const TensorId id : network.outputs) {
     const TensorInfo& info = network.tensor(id);
     if (info.shape) result.emplace_back(info.name, dtype_of(info.type), *info.shape);
@@ -71,13 +72,25 @@ void use_python(const std::filesystem::path& interpreter, const std::filesystem:
   });
 }
 
+std::vector<std::string> names_of_precisions(const ModelOptions& self) {
+  std::vector<std::string> names;
+  for (const Precision each : self.precisions) names.emplace_back(name_of(each));
+  return names;
+}
+
+void set_precisions(ModelOptions& self, const std::vector<std::string>& names) {
+  self.precisions.clear();
+  for (const std::string& name : names)
+    self.precisions.push_back(precision_from_name(name, "[model] precisions", is_lower));
+}
+
 }  // namespace
 
 void bind_model(nb::module_& module) {
   module.def("use_python", &use_python, nb::arg("interpreter"), nb::arg("packages"));
   nb::class_<ModelOptions>(module, "ModelOptions")
       .def(nb::init<>())
-      .def_rw("precisions", &ModelOptions::precisions)
+      .def_prop_rw("precisions", &names_of_precisions, &set_precisions)
       .def_rw("layer_precisions", &ModelOptions::layer_precisions)
       .def_rw("fusion", &ModelOptions::fusion)
       .def_rw("target", &ModelOptions::target)

@@ -74,8 +74,9 @@ void bind_samples(nb::module_& module) {
       "generate_inputs",
       [](const Model& model) {
         LongCall call;
-        return to_list(call.run(
-            [&] { return ulpscope::generate_inputs(DataLoaderOptions{}, input_bindings(*model.loaded().network)); }));
+        return to_list(call.run([&] {
+          return ulpscope::generate_inputs(DataLoaderOptions{}, input_bindings(*ModelAccess::loaded(model).network));
+        }));
       },
       nb::arg("model"));
 }

@@ -19,7 +19,9 @@ ModelOptions options_for(const AnswerFile& answer) {
                             answer.path.string(), build.changes.front().option,
                             fmt::join(build.changes.front().values, " "), answer.model));
   ModelOptions options;
-  options.precisions = answer.precisions;
+  options.precisions.clear();
+  for (const std::string& name : answer.precisions)
+    if (const auto precision = precision_named(name)) options.precisions.push_back(*precision);
   options.fusion = answer.fusion;
   options.cost_model = !build.assume_lowest;
   if (!build.target.empty()) options.target = build.target;

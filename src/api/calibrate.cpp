@@ -14,7 +14,7 @@ namespace ulpscope {
 
 Calibration calibrate(Model& model, const CalibrationSource& next, const CalibrationOptions& options,
                       const CalibrationProgress& progress) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   CalibrationOptions with_threads = options;
   with_threads.threads = loaded.build.threads;
   const std::size_t limit = loaded.build.memory_limit;
@@ -47,13 +47,13 @@ Calibration calibrate(Model& model, std::span<const TensorsByName> samples, cons
 }
 
 bool brings_scales(const Model& model) {
-  return std::ranges::any_of(model.loaded().network->layers, [](const Layer& layer) {
+  return std::ranges::any_of(ModelAccess::loaded(model).network->layers, [](const Layer& layer) {
     return layer.op->function == Function::kQuantize || layer.op->function == Function::kDequantize;
   });
 }
 
 void use_calibration(Model& model, const CalibrationCache& cache, const std::string& source) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   check_scales(cache, *loaded.network, wanted_tensors(*loaded.network, loaded.build), source);
   loaded.build.scales = cache.scales;
 }

@@ -193,7 +193,7 @@ void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, 
 
 ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
                        const ConvertOptions& options) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
   loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
@@ -244,14 +244,14 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
 }
 
 void convert_to_engine(const Model& model, const std::filesystem::path& path, const ConvertOptions& options) {
-  const auto engine = make_engine(model.loaded(), options);
+  const auto engine = make_engine(ModelAccess::loaded(model), options);
   if (options.interrupt) options.interrupt();
   engine->save(path);
   log_info(fmt::format("Saving engine to {}", path.string()));
 }
 
 OnnxEngine build_engine(const Model& model, const ConvertOptions& options) {
-  return OnnxEngine(std::make_shared<OnnxEngine::Impl>(make_engine(model.loaded(), options)));
+  return OnnxEngine(std::make_shared<OnnxEngine::Impl>(make_engine(ModelAccess::loaded(model), options)));
 }
 
 }  // namespace ulpscope

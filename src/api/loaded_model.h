@@ -51,6 +51,12 @@ struct LoadedModel {
   std::vector<std::string> output_names() const;
 };
 
+/// What a handle stands for, and a handle on it: the program edits networks between reading and use.
+struct ModelAccess {
+  static LoadedModel& loaded(const Model& model) noexcept { return *model.loaded_; }
+  static Model handle(std::shared_ptr<LoadedModel> loaded) { return Model(std::move(loaded)); }
+};
+
 /// Of files that the network was read from; `what` was made with it.
 void warn_of_replaced_files(const Network& network, std::string_view what);
 

@@ -38,7 +38,7 @@ MeasuredTarget measure_target(const std::filesystem::path& file, const std::stri
 MeasuredTarget measure_target(const std::filesystem::path& file, const Model& model, const TensorsByName& sample,
                               const MeasuringProgress& progress) {
   check_name(file);
-  const LoadedModel& loaded = model.loaded();
+  const LoadedModel& loaded = ModelAccess::loaded(model);
   const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, {&sample, 1});
   std::vector<Tensor> inputs;
   for (const NamedTensor& each : fitted.front()) inputs.push_back(each.tensor);

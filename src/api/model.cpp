@@ -27,7 +27,8 @@ namespace {
 void apply(const ModelOptions& options, LoadedModel& model) {
   Network& network = *model.network;
   BuildOptions& build = model.build;
-  for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
+  for (const Precision precision : options.precisions)
+    build.enabled.set(precision_from_name(name_of(precision), "[model] precisions", is_lower));
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
   build.backend = find_backend(options.backend).name();

@@ -20,10 +20,7 @@ namespace ulpscope {
 namespace {
 
 BuildOptions apply(const EngineOptions& options, Network& network) {
-  const auto base = precision_named(options.precision);
-  if (!base || !is_rung(form_of(*base)))
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[engine] precision: expected {}, got '{}'",
-                                                         precision_list(" or ", is_rung), options.precision));
+  const Precision base = precision_from_name(name_of(options.precision), "[engine] precision", is_rung);
   BuildOptions build;
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = checked_threads(options.threads, "[engine] threads");
@@ -31,7 +28,7 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   build.backend = find_backend(options.backend).name();
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;
-  if (*base != Precision::kFP32) build.enabled.set(*base);
+  if (base != Precision::kFP32) build.enabled.set(base);
   std::vector<std::string> words;
   for (const auto& [name, precision] : options.layer_precisions) words.push_back(name + ":" + precision);
   for (const auto& [id, request] :

@@ -139,7 +139,7 @@ class Repairer {
 
 RepairedModel repair(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
                      const RepairOptions& options) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[repair] expected inputs to measure ranges with, got none");
   set_num_threads(loaded.build.threads);

@@ -184,7 +184,7 @@ void check_options(const SearchStrategy& options) {
 }
 
 Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   check_options(options);
   set_num_threads(loaded.build.threads);
   Prepared result;
@@ -290,7 +290,7 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
 }  // namespace
 
 AnswerFile search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
-  const LoadedModel& loaded = model.loaded();
+  const LoadedModel& loaded = ModelAccess::loaded(model);
   SearchOptions options = given;
   options.criterion = with_usual_tolerance(given.criterion, loaded.build);
   // A cluster that does not answer is known before anything else is done.
@@ -328,7 +328,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
 
 SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
   SearchOptions options = given;
-  options.criterion = with_usual_tolerance(given.criterion, model.loaded().build);
+  options.criterion = with_usual_tolerance(given.criterion, ModelAccess::loaded(model).build);
   const Prepared prepared = prepare(model, samples, options);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);

@@ -16,7 +16,7 @@ namespace ulpscope {
 
 Judgement verify(const Model& model, const AnswerFile& answer, std::span<const TensorsByName> samples,
                  const VerifyOptions& options) {
-  LoadedModel& loaded = model.loaded();
+  LoadedModel& loaded = ModelAccess::loaded(model);
   const std::string where = "[verify] answer";
   check_answer_model(loaded, answer, where);
   const CriterionOptions tolerance = options.criterion ? *options.criterion : criterion_of(answer, where);

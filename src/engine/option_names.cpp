@@ -25,13 +25,11 @@ std::vector<std::string> enabled_precisions(const BuildOptions& build) {
   return result;
 }
 
-void enable_precision(BuildOptions& build, std::string_view name, std::string_view where) {
+Precision precision_from_name(std::string_view name, std::string_view where, bool (*accepts)(const LayerForm&)) {
   const auto precision = precision_named(name);
-  const auto lower = [](const LayerForm& form) { return form.precision != Precision::kFP32; };
-  if (!precision || !lower(form_of(*precision)))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: expected {}, got '{}'", where, precision_list(" or ", lower), name));
-  build.enabled.set(*precision);
+  if (precision && accepts(form_of(*precision))) return *precision;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}: expected {}, got '{}'", where, precision_list(" or ", accepts), name));
 }
 
 }  // namespace ulpscope

@@ -15,7 +15,8 @@ std::string_view name_of(Fusion fusion) noexcept;
 
 /// The names of the precisions that are enabled beside fp32.
 std::vector<std::string> enabled_precisions(const BuildOptions& build);
-/// Throws Error(kInvalidArgument), which `where` starts, for a name that is none of them.
-void enable_precision(BuildOptions& build, std::string_view name, std::string_view where);
+/// One of those that `accepts`; else throws Error(kInvalidArgument), which `where` starts.
+Precision precision_from_name(std::string_view name, std::string_view where, bool (*accepts)(const LayerForm&));
+inline bool is_lower(const LayerForm& form) noexcept { return form.precision != Precision::kFP32; }
 
 }  // namespace ulpscope

@@ -45,11 +45,11 @@ int run(const std::vector<std::string>& words) {
     else if (words[i] == "--bytes")
       bytes = true;
     else
-      model_options.precisions.push_back(words[i]);
+      model_options.precisions.push_back(precision_named(words[i]).value());
   }
   Model model = load_model(words[0], model_options, bytes);
   const std::vector<TensorsByName> samples = load(words[1]);
-  if (model_options.precisions.back() == "int8") {
+  if (model_options.precisions.back() == Precision::kINT8) {
     const Calibration made = calibrate(model, samples, {.algorithm = CalibrationAlgorithm::kMinMax});
     search_options.calibration_cache = folder / "int8.cache";
     write_calibration_cache(

@@ -120,7 +120,7 @@ def test_int8_with_calibration_and_repairs(functions, run, tmp_path):
 
 
 @pytest.mark.parametrize("words, code, message", [
-    (["fp17", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8 or int8, got 'fp17'"),
+    (["fp32", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8 or int8, got 'fp32'"),
     (["fp16", "--threshold", "0.1", "--keep", "Nobody"], 0, "--keep 'Nobody': expected a layer with float arithmetic"),
     (["fp16", "--threshold", "-1"], 0, "threshold of rel-l2: expected a finite number, 0 or more"),
 ])

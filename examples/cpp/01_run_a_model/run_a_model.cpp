@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
   }
   try {
     const auto exact = ulpscope::OnnxEngine::from_file(argv[1]);
-    const auto half = ulpscope::OnnxEngine::from_file(argv[1], {.precision = "fp16", .fusion = "none"});
+    const auto half =
+        ulpscope::OnnxEngine::from_file(argv[1], {.precision = ulpscope::Precision::kFP16, .fusion = "none"});
     const auto inputs = ones(exact.inputs());
     const auto expected = exact.run(inputs);
     const auto actual = half.run(inputs);

@@ -3,7 +3,7 @@
 
 int main() {
   return run_example([] {
-    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.precisions = {"fp16"}, .fusion = "none"});
+    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.fusion = "none"});
     ulpscope::ConvertOptions options;
     options.answer = ulpscope::read_answer("needs_constraints.answer.json");
     const auto made = ulpscope::convert(model, "typed.onnx", make_samples(2, 1), options);

@@ -3,7 +3,7 @@
 
 int main() {
   return run_example([] {
-    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.precisions = {"fp16"}, .fusion = "none"});
+    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.fusion = "none"});
     ulpscope::SearchOptions options;
     options.criterion = {.metric = "rel-l2", .threshold = 0.01};
     options.objective = ulpscope::Objective::kSmallest;  // The network is too small for FP16 to be faster.

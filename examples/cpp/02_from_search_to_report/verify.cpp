@@ -3,7 +3,7 @@
 
 int main() {
   return run_example([] {
-    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.precisions = {"fp16"}, .fusion = "none"});
+    const auto model = ulpscope::Model::from_file("needs_constraints.onnx", {.fusion = "none"});
     const auto answer = ulpscope::read_answer("needs_constraints.answer.json");
     const ulpscope::Judgement judged = ulpscope::verify(model, answer, make_samples(3, 7));
     for (const auto& each : judged.outputs)
