@@ -62,8 +62,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
   table.section("TensorRT Network Loading", "the network that the engine is built from.");
   declare_outputs(table);
   table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE",
-             "Compute precision of layers: float32, float16, "
-             "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
+             fmt::format("{}, ... Set --precision-constraints too. A layer's precision is not the type of its output",
+                         kLayerPrecisionsHelp));
   declare_types(table);
   table.ours().list(
       {"--clamp-constants"}, clamp_constants, "NAME[:LIMIT]",

@@ -6,6 +6,11 @@
 
 namespace ulpscope::cli {
 
+/// What --layer-precisions means, in every command that has it.
+inline constexpr char kLayerPrecisionsHelp[] =
+    "Compute precision of layers, by the name of a layer, else by ONNX node, operator (Softmax) or pattern "
+    "(/encoder/*): float32, float16, bfloat16, int8";
+
 struct TrtNetworkArgs {
   std::vector<std::string> outputs, exclude_outputs, layer_precisions, tensor_dtypes, postprocess_scripts;
   /// "NAME" or "NAME:LIMIT"; see clamp_constants in precision/repair.h.

@@ -159,8 +159,7 @@ class ConvertTool : public Tool {
                       "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
     table.ours().list({"--lower"}, convert_.lower, "NAME",
                       "Lower these alone, but for those of --keep, and keep all others");
-    table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
-               "Compute precision of layers: float32, float16, bfloat16 or int8");
+    table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE", kLayerPrecisionsHelp);
     table.ours().list(
         {"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
         "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "

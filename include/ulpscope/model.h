@@ -24,7 +24,8 @@ struct AnswerFile;
 struct ModelOptions {
   /// What layers may be lowered to; int8 needs scales (see calibrate.h). fp32 is always allowed.
   std::vector<Precision> precisions{Precision::kFP16};
-  /// Layers of a given precision, by name: "float32", "float16", "bfloat16", "int8". They are obeyed.
+  /// Layers of a given precision, named as for --layer-precisions: "float32", "float16", "bfloat16", "int8". They are
+  /// obeyed.
   std::map<std::string, std::string> layer_precisions;
   /// Constants whose magnitudes are limited: "NAME" (to 32752, half of the largest fp16) or "NAME:LIMIT".
   std::vector<std::string> clamp_constants;

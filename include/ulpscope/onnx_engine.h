@@ -25,7 +25,8 @@ struct ConvertOptions;
 struct EngineOptions {
   /// What layers compute in: fp32, tf32, fp16 or bf16. Layers that have no form in it stay in fp32.
   Precision precision = Precision::kFP32;
-  /// Layers that differ, by name: "float32", "float16", "bfloat16", ... They are obeyed, or the build fails.
+  /// Layers that differ, named as for --layer-precisions: "float32", "float16", "bfloat16", ... They are obeyed, or the
+  /// build fails.
   std::map<std::string, std::string> layer_precisions;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";

@@ -144,7 +144,7 @@ std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std:
 std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& network,
                                                                const std::vector<std::string>& words,
                                                                const LayerPrecisionRules& rules) {
-  std::vector<std::pair<LayerId, Request>> result;
+  std::vector<std::pair<LayerId, Request>> result, by_name;
   for (const std::string& word : words) {
     const auto [name, text] = split_word(word);
     const std::optional<Request> request = request_named(text);
@@ -156,21 +156,21 @@ std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& ne
         if (rules.accepts == nullptr || rules.accepts(form)) known.push_back(form.request());
       fail_type(rules.where, "layer", word, !name.empty(), request.has_value(), known);
     }
-    std::vector<LayerId> found;
-    if (rules.any_name)
-      found = matches(network, name);
-    else if (const LayerId id = network.find_layer(name); id != kNone)
-      found.push_back(id);
-    // A pattern or an operator means layers that compute; what only moves values is meant by its own name.
+    if (const LayerId id = network.find_layer(name); id != kNone) {
+      by_name.emplace_back(id, *request);
+      continue;
+    }
+    const std::vector<LayerId> found = matches(network, name);
+    // These mean layers that compute; what only moves values is meant by its own name.
     for (const LayerId id : found)
-      if (!rules.any_name || network.layer(id).name == name || !with_precision(network, id).empty())
-        result.emplace_back(id, *request);
+      if (!with_precision(network, id).empty()) result.emplace_back(id, *request);
     if (!found.empty()) continue;
     if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
     std::vector<std::string> names;
     for (LayerId id : network.all_layer_ids()) names.push_back(network.layer(id).name);
     log_warning(fmt::format("{}: the network has no layer '{}'{}", rules.where, name, did_you_mean(name, names)));
   }
+  std::ranges::copy(by_name, std::back_inserter(result));
   return result;
 }
 
@@ -203,8 +203,7 @@ Requests requested_types(const Network& network, const std::vector<std::string>&
     if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = Precision::kFP32;
   }
   std::vector<std::pair<LayerId, Request>> asked;
-  for (const auto& [named, request] :
-       find_layer_precisions(network, layer_precisions, {.accepts = is_implemented, .any_name = true}))
+  for (const auto& [named, request] : find_layer_precisions(network, layer_precisions, {.accepts = is_implemented}))
     if (const std::vector<LayerId> meant = with_precision(network, named); meant.empty())
       asked.emplace_back(named, request);  // What only moves values stores them so.
     else

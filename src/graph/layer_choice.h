@@ -33,13 +33,14 @@ std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std:
 struct LayerPrecisionRules {
   std::string_view where = "[options] --layer-precisions";  ///< Starts messages.
   bool (*accepts)(const LayerForm&) = nullptr;              ///< Null: also types that are no precision.
-  bool any_name = false;                                    ///< Nodes, operators and patterns name layers, too.
   bool warn_unknown = false;  ///< A word that names no layer is a warning, and else an error.
 };
 
-/// The layers that "LAYER:TYPE" words name, with what they ask for, in the order of the words: the place where all of
-/// `--layer-precisions` is read. Layers that have no precision of their own may be named: lists of all layers do, and
-/// what only moves values stores them in that type.
+/// The layers that "LAYER:TYPE" words name, with what they ask for: the place where all of `--layer-precisions` is
+/// read. LAYER is the name of a layer (which then is meant alone), or that of an ONNX node, an operator or a pattern of
+/// such names. A later entry counts more: words that name a layer by itself come last, and else those that come later.
+/// Layers that have no precision of their own may be named by themselves: lists of all layers do, and what only moves
+/// values stores them in that type.
 std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& network,
                                                                const std::vector<std::string>& words,
                                                                const LayerPrecisionRules& rules);
