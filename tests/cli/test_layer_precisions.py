@@ -1,4 +1,5 @@
 """`--layer-precisions` means the same in `run`, `precision search` and `convert`."""
+
 import json
 
 import numpy as np
@@ -45,9 +46,22 @@ def test_the_same_words_in_three_tools(words, meant, named, run, tmp_path):
     assert run("run", *build, "--layer-precisions", *explicit, *judged).code == 0
     assert run("run", *build, *judged).code == 1
 
-    outcome = run("convert", "m.onnx", "--fp16", *asked, "-o", "t.onnx", "--load-inputs", named, "--save-layer-precisions", "l.txt")
+    outcome = run(
+        "convert",
+        "m.onnx",
+        "--fp16",
+        *asked,
+        "-o",
+        "t.onnx",
+        "--load-inputs",
+        named,
+        "--save-layer-precisions",
+        "l.txt",
+    )
     assert outcome.code == 0, outcome
-    high = {line.rpartition(":")[0] for line in (tmp_path / "l.txt").read_text().split("\n") if line.endswith(":float32")}
+    high = {
+        line.rpartition(":")[0] for line in (tmp_path / "l.txt").read_text().split("\n") if line.endswith(":float32")
+    }
     assert high == {name for name, kind in meant.items() if kind == "float32"}
     assert run("run", "t.onnx", "--trt", "--strongly-typed", "--load-inputs", named, *judged).code == 0
 
