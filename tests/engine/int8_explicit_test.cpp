@@ -12,10 +12,6 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::Not;
 
-Tensor tensor(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::of<float>(shape, std::span<const float>(values));
-}
-
 onnx::TensorProto int8_tensor(const std::string& name, const Dims& dims, const std::vector<std::int64_t>& values) {
   onnx::TensorProto result;
   result.set_name(name);

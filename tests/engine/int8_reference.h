@@ -5,11 +5,16 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
-#include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope::testing {
+
+inline Tensor tensor(const Shape& shape, const std::vector<float>& values) {
+  return Tensor::of<float>(shape, std::span<const float>(values));
+}
 
 inline std::int64_t quantized(float x, float scale, std::int64_t low = -128) {
   const float ratio = x / scale;

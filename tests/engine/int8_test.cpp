@@ -24,10 +24,6 @@ BuildOptions int8_options(Scales scales, Fusion fusion = Fusion::kFull, int thre
   return options;
 }
 
-Tensor tensor(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::of<float>(shape, std::span<const float>(values));
-}
-
 /// The first output is `expected` to the last bit, and the named layers ran in int8.
 void expect_bits(const Model& model, const Scales& scales, const std::vector<Tensor>& inputs,
                  const std::vector<float>& expected, const std::vector<std::string>& layers) {
