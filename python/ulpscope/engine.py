@@ -62,8 +62,8 @@ class Engine:
                       are those of `ulpscope run` with the words of the answer, bit for bit.
     precision:        without an answer: what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
                       layer has such a form ("lowest everywhere"), however small the gain.
-    layer_precisions: layers that differ, {name: "float32" | "float16" | "bfloat16"}: by the name of a layer, else by ONNX
-                      node, operator or pattern. Obeyed, or the build fails.
+    layer_precisions: layers that differ, {name: "float32" | "float16" | "bfloat16"}: by the name of a layer, else by
+                      ONNX node, operator or pattern. Obeyed, or the build fails.
     fusion:           which neighboring layers become one group, in which nothing is rounded: "none", "pointwise" or
                       "full".
     threads:          0: one per core. Results are bitwise the same for every number.

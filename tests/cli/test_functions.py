@@ -119,11 +119,18 @@ def test_int8_with_calibration_and_repairs(functions, run, tmp_path):
     assert any(repair["kind"] == "clamp" for repair in answer["repairs"]) and printed.startswith("passed 1 ")
 
 
-@pytest.mark.parametrize("words, code, message", [
-    (["fp32", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8 or int8, got 'fp32'"),
-    (["fp16", "--threshold", "0.1", "--keep", "Nobody"], 0, "--keep 'Nobody': expected a layer with float arithmetic"),
-    (["fp16", "--threshold", "-1"], 0, "threshold of rel-l2: expected a finite number, 0 or more"),
-])
+@pytest.mark.parametrize(
+    "words, code, message",
+    [
+        (["fp32", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8 or int8, got 'fp32'"),
+        (
+            ["fp16", "--threshold", "0.1", "--keep", "Nobody"],
+            0,
+            "--keep 'Nobody': expected a layer with float arithmetic",
+        ),
+        (["fp16", "--threshold", "-1"], 0, "threshold of rel-l2: expected a finite number, 0 or more"),
+    ],
+)
 def test_mistakes_are_errors(functions, tmp_path, words, code, message):
     save_inputs(tmp_path / "in.json", uneven(tmp_path / "m.onnx"))
     done = functions(*words)
