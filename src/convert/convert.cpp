@@ -9,6 +9,7 @@
 
 #include "convert/bodies.h"
 #include "convert/casts.h"
+#include "convert/constants.h"
 #include "convert/integer_export.h"
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
@@ -33,8 +34,6 @@ namespace ulpscope {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The first with QuantizeLinear and DequantizeLinear per axis.
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
 
@@ -84,7 +83,7 @@ class Converter {
     result_.prepared = prepare_normalizations(spec_, result_.assignment, options_.fusion, changes_, integers_);
     prepare_integers();
     store_as_the_file();
-    prepare_constants();
+    std::ranges::copy(prepare_constants(spec_, repairs_, changes_), std::back_inserter(result_.prepared));
     prepare_bodies();
     describe();
     publish(path);
@@ -383,77 +382,6 @@ class Converter {
                       integers_.constants(), integers_.per_channel()));
   }
 
-  void prepare_constants() {
-    changes_.computed_constants = computed_constants(spec_, changes_.typing);
-    int folded = 0, dequantized = 0;
-    for (TensorId t : network_.tensors.ids()) {
-      if (!changes_.computed_constants[t]) continue;
-      const auto& readers = spec_.consumers[t];
-      (is_dequantized_constant(network_, t) ? dequantized
-                                            : folded) += std::ranges::any_of(readers, [&](LayerId reader) {
-        const Layer& layer = network_.layer(reader);
-        for (std::size_t i = 0; i < layer.inputs.size(); ++i)
-          if (layer.inputs[i] == t && changes_.typing.reads[reader][i].type != spec_.inferred.types[t] &&
-              changes_.typing.reads[reader][i].type != DataType::kUndefined)
-            return true;
-        return false;
-      });
-    }
-    if (folded > 0)
-      result_.prepared.push_back(
-          fmt::format("{} constant(s) that the model computes are computed in fp32 and stored", folded));
-    if (dequantized > 0)
-      result_.prepared.push_back(fmt::format(
-          "{} constant(s) behind DequantizeLinear stay as the file stores them, and are cast where they are read",
-          dequantized));
-    for (const Repair& repair : repairs_)
-      std::visit([&](const auto& change) { take_over(repair, change); }, repair.change);
-    warn_of_infinite_constants();
-  }
-
-  /// What the network has of a repair goes into the file.
-  void take_over(const Repair& repair, const auto&) { result_.prepared.push_back(repair.text); }
-  void take_over(const Repair&, const ScaleShift&) {}
-
-  void take_over(const Repair& repair, const ScaleRegion& region) {
-    result_.prepared.push_back(fmt::format("region of '{}': {}", repair.name, repair.text));
-    for (const ScaleEdit& edit : region.edits)
-      if (const LayerId id = network_.find_layer(edit.name); edit.kind == ScaleEdit::Kind::kEpsilon)
-        changes_.epsilons.emplace_back(id, network_.layer(id).attributes.real("epsilon", 0));
-  }
-
-  void take_over(const Repair& repair, const Clamp& clamp) {
-    TensorId id = network_.find_tensor(repair.name);
-    if (id == kNone)
-      if (const LayerId layer = network_.find_layer(repair.name); network_.layers.contains(layer))
-        id = network_.layer(layer).outputs[0];
-    if (id == kNone) return;
-    changes_.replaced.push_back(id);
-    result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, clamp.limit));
-  }
-
-  void warn_of_infinite_constants() const {
-    int infinite = 0;
-    std::map<TensorId, bool> beyond;
-    for (LayerId l : network_.layers.ids())
-      for (std::size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
-        const TensorId id = network_.layers[l].inputs[i];
-        if (id == kNone || !changes_.typing.constant[id] || changes_.typing.reads[l][i].type != DataType::kFloat16 ||
-            spec_.type(id) != DataType::kFloat32 || is_scale_shift(spec_, network_.layers[l]))
-          continue;
-        if (const auto known = beyond.find(id); known != beyond.end()) {
-          infinite += known->second;
-          continue;
-        }
-        infinite += beyond[id] = goes_beyond_float16(spec_.value(id));
-      }
-    if (infinite > 0)
-      log_warning(
-          fmt::format("[convert] {} read(s) of constants beyond 65504 become infinite in float16, as the "
-                      "assignment has it; try --clamp-constants to clamp them",
-                      infinite));
-  }
-
   void prepare_bodies() {
     changes_.bodies = type_bodies(spec_, result_.assignment,
                                   {.fusion = options_.fusion, .frozen = frozen_, .expressible = casts_.expressible},
@@ -547,27 +475,6 @@ class Converter {
 };
 
 }  // namespace
-
-std::vector<std::pair<TensorId, DataType>> find_io_types(const Network& network,
-                                                         const std::map<std::string, DataType>& io_types) {
-  std::vector<std::string> names;
-  for (const auto* ids : {&network.inputs, &network.outputs})
-    for (const TensorId id : *ids) names.push_back(network.tensor(id).name);
-  std::vector<std::pair<TensorId, DataType>> result;
-  for (const auto& [name, type] : io_types) {
-    if (std::ranges::find(names, name) == names.end())
-      refuse(ErrorCode::kInvalidArgument,
-             fmt::format("--io-types: expected an input or output of the network, got '{}'{}", name,
-                         did_you_mean(name, names)));
-    const TensorId id = network.find_tensor(name);
-    if (!is_lowerable(type) || !is_lowerable(network.tensor(id).type))
-      refuse(ErrorCode::kInvalidArgument,
-             fmt::format("--io-types: '{}' is {}, expected a change between float32, float16 and bfloat16, got {}",
-                         name, name_of(network.tensor(id).type), name_of(type)));
-    result.emplace_back(id, type);
-  }
-  return result;
-}
 
 TypedModel write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
                              const std::vector<Repair>& repairs, const TypedModelOptions& options,
