@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "engine/option_names.h"
 #include "engine/tactics.h"
+#include "engine/target.h"
 #include "engine/timing_cache.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -151,16 +152,37 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
   declare_ignored(table);
 }
 
+void TrtConfigArgs::declare_elements(OptionTable& table) {
+  for (const LayerForm& form : layer_forms()) {
+    // The others are said by --weights-only and --block-size.
+    if (form.is_float() || form.flag().find(' ') != std::string::npos) continue;
+    const bool blocks = form.weight.encoding->granularity == Granularity::kBlock;
+    if (blocks) table.ours();  // Builders of TensorRT have no flag for them.
+    table.flag({form.flag()}, allow(form.precision),
+               fmt::format("Allow {}{}", blocks ? form.name : form.request(),
+                           form.is_of_weights()     ? ", for constant weights of matrix products"
+                           : form.products_only     ? ", for products: see docs/numerics.md for which"
+                                                    : ""));
+  }
+  table.ours().flag({"--weights-only"}, weights_only,
+                    "--int8, --fp8, --mxfp8, --nvfp4 and --mxfp4 are for constant weights alone; activations have the "
+                    "next higher float that is allowed");
+  table.ours().value({"--block-size"}, block_size, "N",
+                     "Weights that share a scale with --int4: 128 (default; 64 where a sum is no multiple), 64 or 32, "
+                     "which TensorRT does not have");
+}
+
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   declare_profiles(table);
   for (const LayerForm& form : layer_forms())
-    if (form.precision != Precision::kFP32)
+    if (form.is_float() && form.precision != Precision::kFP32)
       table.flag({form.flag()}, allow(form.precision),
                  fmt::format("Allow {}{}", form.request(),
                              form.precision == Precision::kFP16
                                  ? ". What takes less time on the target is taken: see --assume-lowest"
                                  : ""));
+  declare_elements(table);
   table
       .value(
           {"--precision-constraints"}, constraints, "MODE",
@@ -193,7 +215,8 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
   table.ours().value({"--target"}, target, "GPU",
-                     "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin, or a file of `target measure` "
+                     "The GPU whose costs decide: h200 (default), h100, b200, a100, l40s, l4, t4, rtx4090 or orin, or a "
+                     "file of `target measure` "
                      "(FILE.json); for `precision search` also measured: this machine, on --backend, measured with the "
                      "model before the search");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
@@ -212,8 +235,37 @@ int TrtConfigArgs::num_threads() const { return checked_threads(threads.value_or
 PrecisionSet TrtConfigArgs::precisions() const {
   PrecisionSet result;
   for (const LayerForm& form : layer_forms())
-    result.set(form.precision, allowed[static_cast<std::size_t>(form.precision)]);
-  return result;
+    if (allowed[static_cast<std::size_t>(form.precision)])
+      result.set(weights_only ? weights_alone(form.precision) : form.precision);
+  if (weights_only && !result.has_elements())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
+                "--mxfp8 or --mxfp4");
+  if (!block_size) return result.has(Precision::kINT4) ? with_smaller_blocks(result) : result;
+  if (!result.has(Precision::kINT4))
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --block-size: expected --int4 beside it; the other formats have blocks of a fixed size");
+  result.set(Precision::kINT4, false);
+  const std::optional<Precision> chosen = int4_in_blocks(*block_size);
+  if (!chosen)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --block-size: expected 128, 64 or 32, got {}", *block_size));
+  if (*block_size == 32)
+    log_once(LogLevel::kWarning,
+             "[options] --block-size 32: TensorRT has int4 blocks of 64 and 128; ONNX Runtime runs these");
+  result.set(*chosen);
+  return *chosen == Precision::kINT4 ? with_smaller_blocks(result) : result;
+}
+
+/// Formats that a GPU which was asked for does not multiply. What was measured knows those that were measured alone.
+void TrtConfigArgs::refuse_lacking_formats(const BuildOptions& options) const {
+  if (!target || *target == "measured" || target->ends_with(".json")) return;
+  const Target chosen = find_target(*target);
+  for (const Precision p : options.enabled.members())
+    if (!is_float(p) && !chosen.has(p))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
+                              *target, chosen.name, name_of(p), form_of(p).flag()));
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
@@ -226,9 +278,10 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;
+  refuse_lacking_formats(options);
   options.threads = num_threads();
   options.memory_limit = memory_bytes();
-  if (calibration_cache && !precisions().has_quantized() && !config_script && !config_postprocess_script)
+  if (calibration_cache && !precisions().needs_calibration() && !config_script && !config_postprocess_script)
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
 

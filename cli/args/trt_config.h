@@ -12,7 +12,9 @@ namespace ulpscope::cli {
 
 struct TrtConfigArgs {
   Repeated min_shapes, opt_shapes, max_shapes;
-  std::array<bool, kPrecisionCount> allowed{};  ///< --tf32, --fp16, ...
+  std::array<bool, kPrecisionCount> allowed{};  ///< --tf32, --fp16, ...; by --int4 its largest blocks.
+  bool weights_only = false;
+  std::optional<int> block_size;
   std::optional<std::string> constraints;
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;
@@ -26,9 +28,12 @@ struct TrtConfigArgs {
   std::optional<std::string> memory_limit;
 
   bool& allow(Precision p) { return allowed[static_cast<std::size_t>(p)]; }
+  /// What is allowed, with --weights-only and --block-size. Throws Error where these say nothing.
   PrecisionSet precisions() const;
 
   void declare_profiles(OptionTable& table);
+  /// The formats that operands are stored in as elements, --weights-only and --block-size.
+  void declare_elements(OptionTable& table);
   void declare_backend(OptionTable& table);
   /// --memory-limit, of the tools that run models.
   void declare_memory_limit(OptionTable& table);
@@ -36,6 +41,7 @@ struct TrtConfigArgs {
   void declare_builder(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
+  void refuse_lacking_formats(const BuildOptions& options) const;
   /// Everything but what scripts change. Reads the tactics file. Throws Error.
   BuildOptions build_options(const ModelArgs& model) const;
   /// Of --backend; the CPU where nothing is said.

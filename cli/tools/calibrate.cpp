@@ -29,10 +29,20 @@ std::vector<std::pair<std::string, Shape>> calibration_shapes(const BuildOptions
   return shapes;
 }
 
+/// Formats of floats hold small values beside large ones: no clipping pays.
+bool has_calibrated_floats(PrecisionSet precisions) {
+  return std::ranges::any_of(precisions.members(), [](Precision p) {
+    return form_of(p).needs_calibration() && format_of(form_of(p).activation.encoding->format).is_float;
+  });
+}
+
 /// --calib-base-cls and --quantile. Throws Error for names and numbers that make no sense.
 CalibrationOptions calibration_options(const TrtConfigArgs& config) {
   CalibrationOptions options;
-  if (config.calib_base_cls) options.algorithm = calibration_algorithm_from_name(*config.calib_base_cls);
+  if (config.calib_base_cls)
+    options.algorithm = calibration_algorithm_from_name(*config.calib_base_cls);
+  else if (has_calibrated_floats(config.precisions()))
+    options.algorithm = CalibrationAlgorithm::kMinMax;
   if (config.quantile) {
     options.quantile = *config.quantile;
     if (!(options.quantile > 0 && options.quantile <= 1))
@@ -133,7 +143,7 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
 void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
   const BuildOptions& build = ModelAccess::loaded(model).build;
-  if (!build.enabled.has_quantized()) {
+  if (!build.enabled.needs_calibration()) {
     if (config.calib_base_cls || config.quantile)
       log_warning(
           "Some int8 calibrator options were set, but int8 precision is not enabled. Calibration options will be "

@@ -106,7 +106,7 @@ class ConvertTool : public Tool {
     }
     loaded.checks = std::move(checks);
     loaded.build.assume_lowest = true;
-    if (config_.precisions().has_quantized() || (to_engine() && loaded.build.enabled.has_quantized())) {
+    if (config_.precisions().needs_calibration() || (to_engine() && loaded.build.enabled.needs_calibration())) {
       if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
       add_scales(args, *host, model);
     }
@@ -145,8 +145,8 @@ class ConvertTool : public Tool {
     set_.declare(table);
     table.flag({"--fp16"}, config_.allow(Precision::kFP16), "Lower layers to float16");
     table.flag({"--bf16"}, config_.allow(Precision::kBF16), "Lower layers to bfloat16");
-    table.flag({"--int8"}, config_.allow(Precision::kINT8),
-               "Lower layers to int8, by QuantizeLinear and DequantizeLinear; others to --fp16 or --bf16, if given");
+    // By QuantizeLinear and DequantizeLinear; other layers have --fp16 or --bf16, if given.
+    config_.declare_elements(table);
     table.value({"--calibration-cache"}, config_.calibration_cache, "FILE",
                 "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, "
                 "and written");
@@ -301,7 +301,6 @@ class ConvertTool : public Tool {
     table.section("Engine", "what an engine is built for.");
     config_.declare_profiles(table);
     table.flag({"--tf32"}, config_.allow(Precision::kTF32), "Lower layers to tf32");
-    table.flag({"--fp8"}, config_.allow(Precision::kFP8), "Lower layers to float8");
     table.words({"--precision-constraints"}, Arity::kOne, "MODE", "Whether requested layer precisions hold")
         .choose({"prefer", "obey", "none"})
         .ignore("`convert` obeys them");
@@ -317,7 +316,6 @@ class ConvertTool : public Tool {
   void check_typed_model() const {
     const std::pair<bool, const char*> given[] = {
         {!answer_path_ && config_.precisions().has(Precision::kTF32), "--tf32"},
-        {!answer_path_ && config_.precisions().has(Precision::kFP8), "--fp8"},
         {config_.strongly_typed, "--strongly-typed"},
         {config_.config_script.has_value(), "--trt-config-script"},
         {config_.config_postprocess_script.has_value(), "--trt-config-postprocess-script"},

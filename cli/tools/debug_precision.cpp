@@ -76,7 +76,7 @@ class DebugPrecisionTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] Cannot mark layers to run in float16 if it is not enabled in the builder configuration.\n"
                   "Please also specify `--fp16` as a command-line option");
-    if (!args_.precision.config.precisions().has_quantized())
+    if (!args_.precision.config.precisions().needs_calibration())
       log_warning(
           "Using float16 as the higher precision, but float16 is also the lowest precision available. Did you mean to "
           "set --int8 as well?");

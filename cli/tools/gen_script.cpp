@@ -129,7 +129,7 @@ std::string trt_config_script(const RunOptions& options) {
   warn_of_own_options(options);
   PythonScript script;
   script.add_import("polygraphy", "func");
-  if (options.config.precisions().has_quantized()) add_data_loader(options, script);
+  if (options.config.precisions().needs_calibration()) add_data_loader(options, script);
   const std::string loader = tensorrt_config_code(options, script);
   std::string text = fmt::format(
       "#!/usr/bin/env python3\n\"\"\"Creates a builder configuration: "

@@ -90,7 +90,7 @@ class RunnerCode {
       if (config.save_tactics) tactics("TacticRecorder", "record", *config.save_tactics);
       if (config.load_tactics) tactics("TacticReplayer", "replay", *config.load_tactics);
       for (const Precision p : config.precisions().members()) call.flag(std::string(name_of(p)).c_str(), true);
-      if (config.precisions().has_quantized()) {
+      if (config.precisions().needs_calibration()) {
         script_.add_import("polygraphy.backend.trt", "Calibrator");
         if (script_.data.empty()) script_.add_import("polygraphy.comparator", "DataLoader");
         call.named("calibrator", Call("Calibrator")

@@ -107,7 +107,7 @@ class StrategyTool : public Tool {
     if (precision_ == "float16") {
       options_.config.allow(Precision::kFP16) = true;
       higher_ = DataType::kFloat16;
-      if (!options_.config.precisions().has_quantized())
+      if (!options_.config.precisions().needs_calibration())
         log_warning(
             "Using float16 as the higher precision, but float16 is also the lowest precision available. Did you mean "
             "to set --int8 as well?");

@@ -109,7 +109,7 @@ class VerifyTool : public Tool {
     Model model = load_network(args, *host);
     LoadedModel& loaded = ModelAccess::loaded(model);
     loaded.build.assume_lowest = true;
-    if (config_.precisions().has_quantized()) {
+    if (config_.precisions().needs_calibration()) {
       loaded.build.scales = answer.scales;
       add_scales(args, *host, model);
     }

@@ -77,11 +77,20 @@ std::vector<std::pair<std::string, std::string>> precisions() {
   return result;
 }
 
+/// Those whose activations have scales that are calibrated; the best way is by their largest values, but for int8.
+std::vector<std::string> calibrated_precisions() {
+  std::vector<std::string> result;
+  for (const LayerForm& form : layer_forms())
+    if (form.needs_calibration()) result.emplace_back(form.name);
+  return result;
+}
+
 }  // namespace
 
 void bind_reference(nb::module_& module) {
   module.def("operators", &operators, "All operators: (domain, name, first opset, precision rule, has a derivative).");
   module.def("precisions", &precisions, "All precisions from low to high: (name, name of what asks for it).");
+  module.def("calibrated_precisions", &calibrated_precisions, "The names of precisions whose activations need scales.");
   module.def(
       "reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
       "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");

@@ -109,7 +109,6 @@ _KINDS = {
         _is_data, "dictionaries of arrays by name, a file, or a CalibrationDataReader", "[{'INPUT': array}]"
     ),
     "FilePath": _Kind(_is_path, "a path"),
-    "Literal['int8']": _Kind(is_text, "'int8'", "calibration_data=... for samples"),
     "Mapping[str, Any]": _Kind(lambda value: _is_mapping(value, lambda _: True), "values by name"),
     "Mapping[str, float]": _Kind(lambda value: _is_mapping(value, _is_number), "numbers by name", "{'NAME': 0.01}"),
     "Mapping[str, str]": _Kind(lambda value: _is_mapping(value, is_text), "types by name", "{'NAME': 'float16'}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
 from .arguments import FilePath, checked
@@ -49,6 +49,17 @@ class Calibration(dict[str, float]):
         result = Calibration(scales, algorithm)
         result.path = os.fspath(path)
         return result
+
+
+def calibrator_for(precisions: Sequence[str]) -> Optional[str]:
+    """How the scales of these precisions are found where nobody says it; None: they need none.
+
+    Formats of floats hold small values beside large ones, so that no clipping pays; int8 gains by it.
+    """
+    calibrated = [name for name in precisions if name in _core.calibrated_precisions()]
+    if not calibrated:
+        return None
+    return "entropy" if calibrated == ["int8"] else "max"
 
 
 @checked

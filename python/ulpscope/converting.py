@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer, Judgement, as_answer
 from .arguments import FilePath, Names, checked
-from .calibration import Calibration, calibrate_samples, use_calibration
+from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
 from .errors import Error, ErrorCode
@@ -135,8 +135,8 @@ def convert(
         choice.set_golden(outputs_of(golden, loaded))
     if calibration is not None:
         use_calibration(loaded, calibration)
-    elif "int8" in options.precisions and answer is None and not loaded.brings_scales():
-        calibrate_samples(loaded, iter(samples), "entropy")
+    elif answer is None and not loaded.brings_scales() and (method := calibrator_for(options.precisions)) is not None:
+        calibrate_samples(loaded, iter(samples), method)
     with watched(progress) as report:
         return _write(loaded, samples, choice, answer, out, report)
 

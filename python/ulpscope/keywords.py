@@ -16,15 +16,16 @@ KEYWORDS = {
 }  # fmt: skip
 #: Options that are values of arguments.
 VALUES = {
-    "--bf16": "'bf16'", "--continue": "resume=True", "--fp16": "'fp16'", "--fp8": "'fp8'", "--int8": "'int8'",
-    "--no-repair": "repair=False", "--tf32": "'tf32'",
+    "--bf16": "'bf16'", "--continue": "resume=True", "--fp16": "'fp16'", "--fp8": "'fp8'", "--int4": "'int4'",
+    "--int8": "'int8'", "--mxfp4": "'mxfp4'", "--mxfp8": "'mxfp8'", "--no-repair": "repair=False", "--nvfp4": "'nvfp4'",
+    "--tf32": "'tf32'",
 }  # fmt: skip
 #: What the program alone has.
 PROGRAMS = (
-    "--check-error-stat", "--clamp-constants", "--cost-model", "--error-quantile", "--external-data-dir",
+    "--block-size", "--check-error-stat", "--clamp-constants", "--cost-model", "--error-quantile", "--external-data-dir",
     "--infinities-compare-equal", "--input-shapes", "--iou-level", "--load-timing-cache", "--precision-constraints", "--python-time-limit",
     "--save-engine", "--save-tactics", "--seed", "--top-k", "--trt-max-shapes", "--trt-min-shapes",
-    "--trt-opt-shapes", "--trt-outputs", "--val-range",
+    "--trt-opt-shapes", "--trt-outputs", "--val-range", "--weights-only",
 )  # fmt: skip
 
 _WORDS = {

@@ -1,13 +1,13 @@
-"""int8 models, under the argument names of ModelOpt and onnxruntime.quantization."""
+"""Models in int8, fp8 or 4 bits, under the argument names of ModelOpt and onnxruntime.quantization."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .arguments import FilePath, Names, checked, is_text, shown
-from .calibration import Calibration, calibrate
+from .calibration import Calibration, calibrate, calibrator_for
 from .converting import ConvertReport, convert
 from .data import Data, Source, names_of, samples_of
 from .errors import Error, ErrorCode
@@ -23,7 +23,7 @@ _HIGHER = {"fp32": "float32", "float32": "float32", "fp16": "float16", "float16"
 @checked
 def quantize(
     onnx_path: Optional[Model] = None,
-    quantize_mode: Literal["int8"] = "int8",
+    quantize_mode: str = "int8",
     calibration_data: Optional[Data] = None,
     calibration_method: Optional[str] = None,
     calibration_cache_path: Optional[FilePath] = None,
@@ -41,16 +41,17 @@ def quantize(
     verify: bool = True,
     threads: int = 0,
 ) -> tuple[TypedModel, ConvertReport]:
-    """The int8 model, with QuantizeLinear and DequantizeLinear around the layers that int8 suits.
+    """The quantized model, with QuantizeLinear and DequantizeLinear around the layers that have such a form.
 
     The positional names are those of modelopt.onnx.quantization.quantize; those of
     onnxruntime.quantization.quantize_static mean the same: model_input, model_output, calibration_data_reader,
     calibrate_method.
 
     onnx_path:              the model: a path, bytes, or an onnx.ModelProto.
-    quantize_mode:          "int8".
+    quantize_mode:          "int8", "fp8", "nvfp4", "mxfp8"; of constant weights alone "int4" (blocks of 128; "int4-64",
+                            "int4-32"), "int8-weights", "fp8-weights", "nvfp4-weights" and the like.
     calibration_data:       samples; see ulpscope.Data.
-    calibration_method:     as in ulpscope.calibrate: "entropy" (the default), "max" or "minmax", "percentile". A member of
+    calibration_method:     as in ulpscope.calibrate: "entropy" (the default of int8), "max" (of others) or "minmax", "percentile". A member of
                             onnxruntime's CalibrationMethod, too.
     calibration_cache_path: scales, read if the file is there, else written.
     op_types_to_quantize, nodes_to_quantize: these alone. op_types_to_exclude, nodes_to_exclude: not these. Names may be
@@ -71,8 +72,9 @@ def quantize(
     data = _one_of("calibration_data", calibration_data, "calibration_data_reader", calibration_data_reader)
     method = _one_of("calibration_method", calibration_method, "calibrate_method", calibrate_method)
     out = _one_of("output_path", output_path, "model_output", model_output)
-    if quantize_mode != "int8":
-        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got {quantize_mode!r}")
+    if quantize_mode not in _MODES:
+        expected = f"one of {', '.join(sorted(_MODES))}"
+        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected {expected}, got {quantize_mode!r}")
     higher = _HIGHER.get(high_precision_dtype)
     if higher is None:
         raise Error(
@@ -80,23 +82,24 @@ def quantize(
             f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got {high_precision_dtype!r}",
         )
     samples = None if data is None else _list_of(data, model)
-    name = "entropy" if method is None else getattr(method, "name", method)
+    usual = calibrator_for([quantize_mode])
+    name = usual or "max" if method is None else getattr(method, "name", method)
     if not is_text(name):
         raise Error(
             ErrorCode.INVALID_ARGUMENT,
             f"[quantize] calibration_method, calibrate_method: expected the name of a calibrator, got {shown(method)}",
         )
-    calibration = _calibration(model, samples, name, calibration_cache_path, threads)
+    calibration = None if usual is None else _calibration(model, samples, name, calibration_cache_path, threads)
     chosen = _names(op_types_to_quantize=op_types_to_quantize, nodes_to_quantize=nodes_to_quantize)
     excluded = _names(op_types_to_exclude=op_types_to_exclude, nodes_to_exclude=nodes_to_exclude)
     narrow = {"float16": "fp16", "bfloat16": "bf16"}.get(higher)
-    options: dict[str, Any] = {"precision": ["int8"] + ([narrow] if narrow else [])}
+    options: dict[str, Any] = {"precision": [quantize_mode] + ([narrow] if narrow else [])}
     if narrow is None:
         options.update(keep=excluded, lower=chosen)
     else:
         # Layers that are not quantized are lowered all the same.
         types: dict[str, str] = {"*": higher} if chosen else {}
-        types.update({name: "int8" for name in chosen})
+        types.update({name: quantize_mode for name in chosen})
         types.update({name: higher for name in excluded})
         options["layer_precisions"] = types
     return convert(
@@ -105,6 +108,8 @@ def quantize(
     )  # fmt: skip
 
 
+#: Formats that operands are stored in.
+_MODES = {name for name, _ in _core.precisions()} - {"fp32", "tf32", "fp16", "bf16"}
 #: Samples that the new model is checked with.
 _CHECKED = 4
 

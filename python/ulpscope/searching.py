@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer
 from .arguments import FilePath, Names, checked
-from .calibration import Calibration, calibrate_samples, use_calibration
+from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, path_of, samples_of
 from .errors import Error, ErrorCode
@@ -72,7 +72,9 @@ def search(
 
     model:       a path, bytes, or an onnx.ModelProto.
     data:        samples: {input name: array} each, in the shapes of the model; see ulpscope.Data.
-    precisions:  what layers may be lowered to: "tf32", "fp16", "bf16", "int8".
+    precisions:  what layers may be lowered to: "tf32", "fp16", "bf16", "int8", "fp8", "mxfp8", "nvfp4", "mxfp4"; for
+                 constant weights alone "int4" (blocks of 128), "int4-64", "int4-32", "nvfp4-weights" and the like. Of
+                 several that store elements, each layer takes the one that is predicted to err least.
     fallback:    what they may be raised to: "float32", "tf32" (products; other layers have float32 then), "float16",
                  "bfloat16".
     hold_out:    samples that the answer is checked with, but not searched on. None: every fourth of `data`, if there are
@@ -184,10 +186,11 @@ def _add_scales(
     report: Report,
 ) -> Optional[str]:
     """Returns the file of the scales, where they are in one."""
-    if "int8" not in precisions:
+    method = calibrator_for(precisions)
+    if method is None:
         return None
     if calibration is not None:
         return use_calibration(model, calibration)
     if not model.brings_scales():
-        calibrate_samples(model, iter(samples), "entropy", report=report)
+        calibrate_samples(model, iter(samples), method, report=report)
     return None

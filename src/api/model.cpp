@@ -29,6 +29,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   BuildOptions& build = model.build;
   for (const Precision precision : options.precisions)
     build.enabled.set(precision_from_name(name_of(precision), "[model] precisions", is_lower));
+  build.enabled = with_smaller_blocks(build.enabled);
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
   build.backend = find_backend(options.backend).name();
@@ -42,7 +43,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   std::vector<std::string> words;
   for (const auto& [name, type] : options.layer_precisions) words.push_back(name + ":" + type);
   for (const auto& [id, request] :
-       find_layer_precisions(network, words, {.where = "[model] layer_precisions", .accepts = is_implemented}))
+       find_layer_precisions(network, words, {.where = "[model] layer_precisions", .accepts = is_any}))
     network.layer(id).precision = request;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/target.h"
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
+#include "precision/format_choice.h"
 #include "precision/repair.h"
 #include "precision/sample_pairs.h"
 #include "precision/sample_server.h"
@@ -126,7 +127,7 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
   warn_of_other_device(task.build, target);
   for (const Precision precision : task.build.enabled.members())
-    if (is_implemented(form_of(precision)) && !target.has(precision))
+    if (!target.has(precision))
       log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
                               target.name, name_of(precision)));
   const auto& samples = data.samples;
@@ -266,7 +267,18 @@ Journal open_journal(const Network& network, const SearchOptions& options, const
   return journal;
 }
 
-AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answer answer) {
+/// Layers ask for the formats that were chosen for them, in a copy of the network.
+void ask_for_formats(Prepared& prepared) {
+  const auto formats = choose_formats(prepared.data, *prepared.criterion, prepared.task);
+  if (formats.empty()) return;
+  auto network = std::make_shared<Network>(*prepared.data.network);
+  for (const auto& [id, format] : formats)
+    if (!network->layer(id).precision) network->layer(id).precision = format;
+  prepared.data.network = std::move(network);
+}
+
+/// `network`: the model's, with the formats that its layers ask for.
+AnswerFile describe(const LoadedModel& model, const Network& network, const SearchOptions& options, Answer answer) {
   AnswerFile file;
   file.program = "ulpscope " ULPSCOPE_VERSION;
   file.model = model.name;
@@ -276,11 +288,11 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
   file.fusion = name_of(model.build.fusion);
   file.criterion_options = criterion_words(options.criterion);
   file.scales = model.build.scales;
-  if (model.build.enabled.has_quantized()) file.calibration_cache = options.calibration_cache.string();
+  if (model.build.enabled.needs_calibration()) file.calibration_cache = options.calibration_cache.string();
   file.build = model.record;
   file.build.assume_lowest = model.build.assume_lowest;
-  for (const LayerId id : model.network->all_layer_ids())
-    if (const Layer& layer = model.network->layer(id); layer.precision)
+  for (const LayerId id : network.all_layer_ids())
+    if (const Layer& layer = network.layer(id); layer.precision)
       file.build.layer_precisions.emplace_back(layer.name, layer.precision->name());
   file.answer = std::move(answer);
   file.path = options.answer_path;
@@ -296,6 +308,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
   // A cluster that does not answer is known before anything else is done.
   const std::shared_ptr<RayWorkers> workers = connect(loaded, options);
   Prepared prepared = prepare(model, samples, options);
+  ask_for_formats(prepared);
   const SearchTask& task = prepared.task;
   Journal journal;
   std::optional<TemporaryFolder> folder;
@@ -323,7 +336,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
                                        "it was asked to be kept; no trial says whether it needs that"));
   }
   warn_of_replaced_files(*loaded.network, "the answer");
-  return describe(loaded, options, std::move(answer));
+  return describe(loaded, *prepared.data.network, options, std::move(answer));
 }
 
 SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {

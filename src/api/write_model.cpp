@@ -35,9 +35,9 @@ void log_conversion(const TypedModel& made, const std::string& output, std::vect
   if (made.checked > 0)
     checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
   std::string integers;
-  if (made.file.quantized > 0)
-    integers = fmt::format("{} activation(s) quantized, {} constant(s) in int8, ", made.file.quantized,
-                           made.file.integer_weights);
+  if (made.file.quantized + made.file.stored_weights > 0)
+    integers = fmt::format("{} activation(s) quantized, {} constant(s) in narrow formats, ", made.file.quantized,
+                           made.file.stored_weights);
   log_info(
       fmt::format("Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, "
                   "{} node(s) removed, {:.1f} MB{}",

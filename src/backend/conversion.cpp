@@ -48,6 +48,24 @@ class QuantizeKernel final : public Kernel {
   const IntegerForm form_;
 };
 
+class ElementKernel final : public Kernel {
+ public:
+  ElementKernel(const Encoding& encoding, float scale, bool back) : encoding_(encoding), scale_(scale), back_(back) {}
+  std::string name() const override { return "elements"; }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const Tensor& in = *inputs[0];
+    if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, in.shape());
+    const bool blocks = encoding_.granularity == Granularity::kBlock;
+    quantize_activation(encoding_, blocks ? ScaleLayout(encoding_, in.shape()) : ScaleLayout(), in, scale_,
+                        outputs[0]->data<float>(), back_);
+  }
+
+ private:
+  const Encoding encoding_;
+  const float scale_;
+  const bool back_;
+};
+
 class IntegerSumKernel final : public Kernel {
  public:
   std::string name() const override { return "sum of integers"; }
@@ -70,6 +88,10 @@ std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding) { return std::ma
 
 std::unique_ptr<Kernel> make_quantize_kernel(const Quantization& quantization, IntegerForm form) {
   return std::make_unique<QuantizeKernel>(quantization, form);
+}
+
+std::unique_ptr<Kernel> make_element_kernel(const Encoding& encoding, float scale, bool back) {
+  return std::make_unique<ElementKernel>(encoding, scale, back);
 }
 
 std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }

@@ -20,6 +20,10 @@ enum class IntegerForm : std::uint8_t {
 /// is not allocated is allocated.
 std::unique_ptr<Kernel> make_quantize_kernel(const Quantization& quantization, IntegerForm form);
 
+/// out = what products sum of an activation in this encoding (quantize_activation), float32; `back`: times its scale.
+/// The axis of blocks is known. In place when both are the same tensor; an output that is not allocated is allocated.
+std::unique_ptr<Kernel> make_element_kernel(const Encoding& encoding, float scale, bool back);
+
 /// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
 /// allocated.
 std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding);

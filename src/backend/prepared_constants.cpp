@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "engine/element_forms.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
 #include "ops/forms.h"
@@ -33,6 +34,14 @@ Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
   round_parallel(in.data<float>(), result.data<float>(), value.size(), first);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
   if (!own) MappedFile::release(in.raw(), in.bytes());
+  return result;
+}
+
+/// Weights that are stored as elements, as numbers.
+Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values) {
+  const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
+  Tensor result = dequantized(quantize(*weights.encoding, layout, values), layout);
+  round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
 }
 
@@ -86,6 +95,21 @@ ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding
   return [value, roundings] { return rounded(value, roundings.first, roundings.second); };
 }
 
+ConstantSource PreparedConstants::weights(const ProductKernel& kernel) const {
+  const Operand& operand = kernel.operands[1];
+  if (!operand.is_encoded()) return source(operand);
+  return [&spec = spec_, &l = layer(kernel.layer), operand, first = roundings(operand).first] {
+    return as_stored(spec, l, operand, rounded(spec.value(operand.tensor), first, Rounding::kNone));
+  };
+}
+
+std::string PreparedConstants::weights_key(const ProductKernel& kernel) const {
+  const Operand& operand = kernel.operands[1];
+  if (!operand.is_encoded()) return key(operand);
+  return fmt::format("{}|{} as {}", key(operand), element_weights_key(kernel.layer, operand),
+                     to_string(*operand.encoding));
+}
+
 std::string PreparedConstants::scale_shift_key(const Layer& l) const {
   std::string key = fmt::format("{} {}", l.outputs[0].number(), l.attributes.real("epsilon", 0));
   for (std::size_t i = 1; i < 5; ++i) key += fmt::format(",{}", this->key(l.inputs[i]));
@@ -107,10 +131,14 @@ ConstantSource PreparedConstants::convolution_weights(const ProductKernel& kerne
   const Layer& l = layer(kernel.layer);
   const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
   key = "conv|" + this->key(weights);
-  if (kernel.normalization == kNone) return source(weights);
+  const bool coded = kernel.operands[1].is_encoded() && !kernel.elements;
+  if (coded) key += fmt::format("|as {}", to_string(*kernel.operands[1].encoding));
+  if (kernel.normalization == kNone) return coded ? this->weights(kernel) : source(weights);
   key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
-  return [&spec = spec_, &l, scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
+  return [&spec = spec_, &l, operand = kernel.operands[1], coded,
+          scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
     Tensor result = scaled_weights(spec, l, scale);
+    if (coded) return as_stored(spec, l, operand, result);
     round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
   };
@@ -141,31 +169,37 @@ std::pair<Tensor, Tensor> PreparedConstants::normalized_parameters(const Product
   const ConstantSource source = convolution_weights(kernel, rounding, key);
   Tensor weights = weights_.get(key, source);
   if (kernel.elements)
-    weights = weights_of_integers(layer(kernel.layer), weights,
+    weights = weights_of_elements(layer(kernel.layer), *kernel.operands[1].encoding, weights,
                                   fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
   return {std::move(weights), convolution_bias(kernel, rounding, key)};
 }
 
-Tensor PreparedConstants::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key,
-                                              bool rescaled) const {
-  const auto weights = integer_weights(l, values, key, rescaled);
-  return weights_.get(key + "|int8 and back", [&] {
+Tensor PreparedConstants::weights_of_elements(const Layer& l, const Encoding& encoding, const Tensor& values,
+                                              const std::string& key, bool rescaled) const {
+  const auto weights = element_weights(l, encoding, values, key, rescaled);
+  return weights_.get(key + "|elements and back", [&] {
     Tensor result(DataType::kFloat32, values.shape());
-    const ScaleLayout layout = weight_scales(spec_, l);
+    const bool single = weights->scales.size() == 1;
+    const ScaleLayout layout = single ? ScaleLayout() : weight_scales(spec_, l);
     for (std::int64_t i = 0; i < result.size(); ++i)
-      result.data<float>()[i] = weights->integers.data<float>()[i] * weights->scales.data<float>()[layout.index(i)];
+      result.data<float>()[i] = weights->elements.data<float>()[i] * weights->scales.data<float>()[layout.index(i)];
     return result;
   });
 }
 
 Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const {
   const Layer& l = layer(id);
-  const TensorId tensor = operand.tensor;
-  const Tensor value = get(operand);
-  if (l.op->kind == OpKind::kContraction) return weights_of_integers(l, value, integer_weights_key(id, tensor), false);
+  const Tensor value = get({operand.tensor, Rounding::kNone, operand.first});
+  if (l.op->kind == OpKind::kContraction) {
+    const std::string key = element_weights_key(id, operand);
+    if (operand.encoding->granularity != Granularity::kBlock && operand.rounding == Rounding::kNone)
+      return weights_of_elements(l, *operand.encoding, value, key, false);
+    return weights_.get(fmt::format("{}|as stored, rounded {}", key, static_cast<int>(operand.rounding)),
+                        [&] { return as_stored(spec_, l, operand, value); });
+  }
   // Integers times one scale already.
-  if (dequantized_weights(spec_, tensor, 0, 1)) return value;
-  return weights_.get(fmt::format("{}|int8 and back", key(tensor)), [&] {
+  if (dequantized_weights(spec_, operand.tensor, 0, 1)) return value;
+  return weights_.get(fmt::format("{}|elements and back", key(operand.tensor)), [&] {
     const NumericFormat& format = format_of(operand.encoding->format);
     Tensor result(DataType::kFloat32, value.shape());
     quantize(format, {}, value, own_scales(format, {}, value), result.data<float>(), true);
@@ -173,35 +207,45 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
   });
 }
 
-std::string PreparedConstants::integer_weights_key(LayerId id, TensorId tensor) const {
+std::string PreparedConstants::element_weights_key(LayerId id, const Operand& weights) const {
   const Layer& l = layer(id);
   const std::size_t axis = weight_channel_axis(spec_, l);
+  const std::string encoding = to_string(*weights.encoding);
   // Scales that the file has are the layer's.
   if (dequantized_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
-    return fmt::format("{}{}|{}", weights_.scope(), id.number(), key(tensor));
-  return fmt::format("{}|{} axis {} groups {}", key(tensor), l.op->name, axis, l.attributes.integer("group", 1));
+    return fmt::format("{}{}|{}|{}", weights_.scope(), id.number(), key(weights.tensor), encoding);
+  return fmt::format("{}|{} axis {} groups {}|{}", key(weights.tensor), l.op->name, axis,
+                     l.attributes.integer("group", 1), encoding);
 }
 
-std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::integer_weights(const Layer& l,
-                                                                                            const Tensor& values,
-                                                                                            const std::string& key,
-                                                                                            bool rescaled) const {
-  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&, &given = values] {
-    const Tensor values = given.in_memory();
-    const NumericFormat& format = format_of(Format::kInt8);
-    const ScaleLayout layout = weight_scales(spec_, l);
-    auto result = std::make_shared<IntegerWeights>();
-    if (!rescaled)
-      result->scales =
-          dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
-    if (!result->scales) result->scales = own_scales(format, layout, values);
-    result->integers = weights_tensor(DataType::kFloat32, values.shape());
-    quantize(format, layout, values, result->scales, result->integers.data<float>(), false);
-    return PreparedObject{result, result->integers.bytes() + result->scales.bytes()};
-  }));
+std::shared_ptr<const PreparedConstants::ElementWeights> PreparedConstants::element_weights(
+    const Layer& l, const Encoding& encoding, const Tensor& values, const std::string& key, bool rescaled) const {
+  return std::static_pointer_cast<const ElementWeights>(
+      weights_.get_object(key + "|elements", [&, &given = values, &encoding = encoding] {
+        const Tensor values = given.in_memory();
+        const ScaleLayout layout = scale_layout(spec_, l, 1, encoding);
+        auto result = std::make_shared<ElementWeights>();
+        if (!rescaled && encoding.granularity == Granularity::kTensor)
+          result->scales = dequantized_weights(spec_, l.inputs[1], 0, 1);
+        if (!rescaled && encoding.granularity == Granularity::kChannel)
+          result->scales =
+              dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+        if (result->scales || encoding.granularity != Granularity::kBlock) {
+          const NumericFormat& format = format_of(encoding.format);
+          if (!result->scales) result->scales = own_scales(format, layout, values);
+          result->elements = weights_tensor(DataType::kFloat32, values.shape());
+          quantize(format, layout, values, result->scales, result->elements.data<float>(), false);
+        } else {
+          const Quantized made = quantize(encoding, layout, values);
+          result->elements = summed_elements(encoding, made, layout);
+          result->scales = outer_scales(encoding, made);
+        }
+        return PreparedObject{result, result->elements.bytes() + result->scales.bytes()};
+      }));
 }
 
-Tensor PreparedConstants::product_scales(const Quantization& x, const Tensor& weights, const std::string& key) const {
+Tensor PreparedConstants::product_scales(const Operand& x, const Tensor& weights, const std::string& key) const {
+  if (x.encoding->granularity == Granularity::kBlock) return weights;
   return weights_.get(fmt::format("{}|times {:08x}", key, std::bit_cast<std::uint32_t>(x.scale)), [&] {
     Tensor result(DataType::kFloat32, weights.shape());
     for (std::int64_t c = 0; c < weights.size(); ++c) result.data<float>()[c] = x.scale * weights.data<float>()[c];

@@ -30,11 +30,15 @@ class PreparedConstants {
   std::string key(const Operand& operand) const;
   /// The first and the second rounding of a constant, where they may change it.
   std::pair<Rounding, Rounding> roundings(const Operand& operand) const;
-  /// Rounded; not for operands that are read as integers.
+  /// Rounded, as numbers: not for operands whose elements are multiplied.
   Tensor get(const Operand& operand) const;
   /// The same, not kept: for who packs it.
   ConstantSource source(const Operand& operand) const;
   static ConstantSource source(const Tensor& value, std::pair<Rounding, Rounding> roundings);
+  /// The weights of a product that stores them as elements and reads them as numbers; of others, source().
+  ConstantSource weights(const ProductKernel& kernel) const;
+  /// Names these; adds nothing where source() is meant.
+  std::string weights_key(const ProductKernel& kernel) const;
   /// The values of a load, when they are known beforehand; `reader`: the layer that reads them.
   Tensor of_load(const Load& load, LayerId reader) const;
 
@@ -47,21 +51,22 @@ class PreparedConstants {
   /// Weights and bias of a convolution with a normalization, as the operator's reference kernel reads them.
   std::pair<Tensor, Tensor> normalized_parameters(const ProductKernel& kernel) const;
 
-  struct IntegerWeights {
-    Tensor integers;  ///< As float32, the shape of the weights.
-    Tensor scales;    ///< One per output channel.
+  struct ElementWeights {
+    Tensor elements;  ///< What products sum (summed_elements), as float32, the shape of the weights.
+    Tensor scales;    ///< Behind the sum: one per output channel, or of the tensor.
   };
-  /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
-  std::string integer_weights_key(LayerId id, TensorId tensor) const;
+  /// Names the elements of a product's weights: the same for layers, of any network, that use a constant in one way.
+  std::string element_weights_key(LayerId id, const Operand& weights) const;
   /// `rescaled`: the values are no longer those of the file.
-  std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
-                                                        bool rescaled) const;
-  /// The weights of a product as integers times their scales; `key` and `rescaled` as for integer_weights().
-  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool rescaled) const;
-  /// A constant operand that is read as integers, times their scales.
+  std::shared_ptr<const ElementWeights> element_weights(const Layer& l, const Encoding& encoding, const Tensor& values,
+                                                        const std::string& key, bool rescaled) const;
+  /// The weights of a product as elements times their scales; `key` and `rescaled` as for element_weights().
+  Tensor weights_of_elements(const Layer& l, const Encoding& encoding, const Tensor& values, const std::string& key,
+                             bool rescaled) const;
+  /// A constant operand that is read as elements, times their scales.
   Tensor dequantized(LayerId id, const Operand& operand) const;
-  /// float32(scale of x * scale of a channel's weights).
-  Tensor product_scales(const Quantization& x, const Tensor& weights, const std::string& key) const;
+  /// float32(scale of x * scale of a channel's weights); of blocks that of the weights, 1.
+  Tensor product_scales(const Operand& x, const Tensor& weights, const std::string& key) const;
 
  private:
   const Layer& layer(LayerId id) const { return spec_.network->layer(id); }

@@ -79,6 +79,7 @@ class Converter {
     cast_options();
     const Typing typing = place_casts(spec_, result_.assignment, casts_);
     changes_.typing = typing;
+    for (const auto& [id, form] : coded_) result_.assignment.precision[id] = form;
     check_outputs();
     result_.prepared = prepare_normalizations(spec_, result_.assignment, options_.fusion, changes_, integers_);
     prepare_integers();
@@ -106,7 +107,7 @@ class Converter {
         return is_lowerable(place.spec->type(id)) && place.spec->type(id) != DataType::kFloat32;
       });
       if (!place.numeric() || !has_precision(layer)) continue;
-      const bool lowered = is_narrow(precision(l)) || is_quantized(precision(l));
+      const bool lowered = is_narrow(precision(l)) || !is_float(precision(l));
       narrow |= lowered && !declared_narrow;
     }
     if (untyped > 0)
@@ -175,7 +176,7 @@ class Converter {
     for_each_lowered(want);
     for_each_rounding_movement(want);
     for (const Precision p : result_.assignment.precision)
-      if (is_quantized(p)) wanted.insert(form_of(p).opset);
+      if (!is_float(p)) wanted.insert(form_of(p).opset);
     for (int opset : wanted) {
       if (opset <= result_.opset_before || opset > kNewestOpset) continue;
       const std::string blocker = exporter_.blocks_opset(opset, changes_.ranks);
@@ -223,21 +224,29 @@ class Converter {
     return {};
   }
 
-  bool has_int8() const { return std::ranges::any_of(result_.assignment.precision, is_quantized); }
+  /// Why the file cannot have the layer in a precision that stores elements; empty: it can.
+  std::string element_obstacle(LayerId id, const std::map<LayerId, LayerId>& multiplied) const {
+    const auto in_weights = multiplied.find(id);
+    const LayerForm& form = form_of(precision(id));
+    if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
+    if (result_.opset_after < form.opset)
+      return fmt::format("opset {} has no DequantizeLinear {}", result_.opset_after,
+                         form.weight.encoding->granularity == Granularity::kBlock ? "of such blocks" : "per channel");
+    return integer_obstacle(spec_, result_.assignment, id, casts_fixed_shapes(),
+                            in_weights == multiplied.end() ? kNone : in_weights->second);
+  }
 
-  /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
-  void keep_what_cannot_be_integers() {
+  /// Layers that read elements, and that the file cannot have so, take what these store, if they can, and their bias
+  /// with them.
+  void keep_what_cannot_be_elements() {
     Assignment& assignment = result_.assignment;
-    const std::map<LayerId, LayerId> multiplied =
-        has_int8() ? normalizations_in_elements(spec_, assignment, options_.fusion) : std::map<LayerId, LayerId>();
+    const std::map<LayerId, LayerId> multiplied = std::ranges::all_of(assignment.precision, is_float)
+                                                      ? std::map<LayerId, LayerId>()
+                                                      : normalizations_in_elements(spec_, assignment, options_.fusion);
     for (LayerId id : network_.layers.ids()) {
+      if (is_of_weights(precision(id))) take_coded_weights(id, multiplied);
       if (!is_quantized(precision(id)) || spec_.product_of_bias(id) != kNone) continue;
-      const auto in_weights = multiplied.find(id);
-      const LayerId normalization = in_weights == multiplied.end() ? kNone : in_weights->second;
-      std::string reason = frozen_[id] ? "it is inside of a model-local function, which stays as it is"
-                           : result_.opset_after < form_of(precision(id)).opset
-                               ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
-                               : integer_obstacle(spec_, assignment, id, casts_fixed_shapes(), normalization);
+      std::string reason = element_obstacle(id, multiplied);
       const LayerId bias = spec_.bias[id];
       if (reason.empty() && bias != kNone && is_quantized(precision(bias)) && frozen_[bias])
         reason = "its bias is inside of a model-local function, which stays as it is";
@@ -254,6 +263,24 @@ class Converter {
       }
       result_.kept.push_back({network_.layers[id].name, std::string(network_.layers[id].op->name), std::move(reason)});
     }
+  }
+
+  /// While casts are placed, the layer is what it reads beside its weights.
+  void take_coded_weights(LayerId id, const std::map<LayerId, LayerId>& multiplied) {
+    Assignment& assignment = result_.assignment;
+    const DataType type = assignment.int8_output;
+    const Precision form = precision(id);
+    std::string reason = element_obstacle(id, multiplied);
+    const std::string narrow = type == DataType::kFloat32 ? std::string() : obstacle(id, type);
+    assignment.precision[id] = narrow.empty() ? *precision_from_type(type) : Precision::kFP32;
+    if (reason.empty()) reason = narrow;
+    if (reason.empty()) {
+      coded_[id] = form;
+      if (type == DataType::kFloat32) ++result_.lowered;  // Those in a narrow type are counted as such.
+      return;
+    }
+    if (!assignment.reason.empty()) assignment.reason[id] = reason;
+    result_.kept.push_back({network_.layers[id].name, std::string(network_.layers[id].op->name), std::move(reason)});
   }
 
   bool casts_fixed_shapes() const {
@@ -289,7 +316,7 @@ class Converter {
 
   void keep_what_cannot_be_lowered() {
     Assignment& assignment = result_.assignment;
-    keep_what_cannot_be_integers();
+    keep_what_cannot_be_elements();
     for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
       std::string reason = obstacle(l, type);
       // What the file has in a narrow type stays as it is.
@@ -376,9 +403,11 @@ class Converter {
                readings[id] == Reading::kDequantized)
         changes_.copied.push_back(id);  // It stands alone, and what it reads comes out of a Cast: followers would join.
     }
+    for (const auto& [id, form] : coded_)
+      integers_.add_weights(form, changes_.typing.reads[id][1].type, id, changes_);
     if (integers_.constants() > 0)
       result_.prepared.push_back(
-          fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantizes them",
+          fmt::format("{} constant(s) are quantized, {} per output channel, as the engine quantizes them",
                       integers_.constants(), integers_.per_channel()));
   }
 
@@ -469,6 +498,7 @@ class Converter {
   IdMap<LayerId, char> frozen_;
   std::map<LayerId, LayerPlace> places_;  ///< Of all layers.
   IntegerExport integers_;
+  std::map<LayerId, Precision> coded_;  ///< Layers whose weights alone are stored as elements.
   CastOptions casts_;
   TypedChanges changes_;
   TypedModel result_;

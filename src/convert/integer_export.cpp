@@ -7,6 +7,7 @@
 
 #include "convert/casts.h"
 #include "convert/lowerable.h"
+#include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
@@ -19,13 +20,30 @@ bool is_product(const Layer& layer) { return layer.op->kind == OpKind::kContract
 /// What the engine runs on integers when a DequantizeLinear says it.
 bool usable(float scale) { return scale >= kSmallestScale && scale <= kLargestScale; }
 
-/// The axis with a scale for each index; -1: one scale for all.
-std::int64_t axis_of(const Specialization& spec, const Layer& layer) {
-  return is_product(layer) ? static_cast<std::int64_t>(weight_channel_axis(spec, layer)) : -1;
+/// How the layer reads an operand in a precision, or in int8 where the file says so.
+Encoding encoding_for(const Specialization& spec, const Layer& layer, Precision precision, std::size_t input,
+                      DataType number) {
+  return encoding_of(spec, layer, is_float(precision) ? Precision::kINT8 : precision, input, number);
 }
 
-ScaleLayout layout_of(const Specialization& spec, const Layer& layer) {
-  return is_product(layer) ? weight_scales(spec, layer) : ScaleLayout();
+/// The axis with a scale for each index, or of blocks; -1: one scale for all.
+std::int64_t axis_of(const Specialization& spec, const Layer& layer, const Encoding& encoding) {
+  switch (encoding.granularity) {
+    case Granularity::kBlock:
+      return encoding.axis;
+    case Granularity::kChannel:
+      return static_cast<std::int64_t>(weight_channel_axis(spec, layer));
+    default:
+      return -1;
+  }
+}
+
+ScaleLayout layout_of(const Specialization& spec, const Layer& layer, std::size_t input, const Encoding& encoding) {
+  return is_product(layer) ? scale_layout(spec, layer, input, encoding) : ScaleLayout();
+}
+
+bool all_finite(const Tensor& values) {
+  return std::ranges::all_of(values.values<float>(), [](float x) { return std::isfinite(x); });
 }
 
 bool is_integer_constant(const Specialization& spec, const Layer& layer, std::size_t input) {
@@ -37,61 +55,99 @@ bool is_integer_constant(const Specialization& spec, const Layer& layer, std::si
 
 }  // namespace
 
+namespace {
+
+std::string activation_obstacle(const Specialization& spec, const Assignment& assignment, TensorId input,
+                                const Encoding& encoding) {
+  if (encoding.granularity == Granularity::kBlock) {
+    const bool has_operator = encoding.second_scale || encoding.format == Format::kFloat8E4M3;
+    return has_operator ? std::string()
+                        : fmt::format("neither ONNX nor TensorRT has a form for activations in {}", to_string(encoding));
+  }
+  if (dequantized(spec, input) || (format_of(encoding.format).is_float && is_made_by_softmax(spec, input))) return {};
+  if (assignment.scale.empty() || !usable(assignment.scale[input]))
+    return "the scale of an input is too small or too large";
+  return {};
+}
+
+/// `multiplied`: the BatchNormalization in it, or null.
+std::string constant_obstacle(const Specialization& spec, const Layer& layer, std::size_t i, const Encoding& encoding,
+                              const Layer* multiplied) {
+  const Tensor values = multiplied == nullptr
+                            ? spec.value(layer.inputs[i]).in_memory()
+                            : scaled_weights(spec, layer, scale_shift(spec, *multiplied, Rounding::kNone).scale);
+  if (encoding.granularity == Granularity::kBlock)
+    return all_finite(values) ? std::string() : "its weights hold infinities or NaN";
+  const Tensor scales = own_scales(format_of(encoding.format), layout_of(spec, layer, i, encoding), values);
+  // Of larger ones, the DequantizeLinear would make infinities.
+  if (std::ranges::all_of(scales.values<float>(), [](float s) { return usable(s) && s <= 0x1p120f; })) return {};
+  return multiplied == nullptr
+             ? "the scale of a channel of its weights is too large"
+             : fmt::format("the scale of a channel of its weights, with '{}' multiplied in, is too large",
+                           multiplied->name);
+}
+
+}  // namespace
+
 std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes,
                              LayerId normalization) {
   const Layer& layer = spec.network->layer(id);
-  if (!has_int8_form(spec, id)) return "it has no int8 form";
+  const Precision precision = assignment.precision[id];
+  if (std::string reason = form_obstacle(spec, id, precision); !reason.empty()) return reason;
   if (spec.type(layer.outputs[0]) != DataType::kFloat32) return "its types in the file are not float32";
-  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
+  for (std::size_t i = is_of_weights(precision) ? 1 : 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
     if (input == kNone) continue;
     if (spec.type(input) != DataType::kFloat32) return "its types in the file are not float32";
+    const Encoding encoding = encoding_for(spec, layer, precision, i, assignment.int8_output);
+    std::string reason;
     if (!spec.is_constant(input)) {
-      if (!dequantized(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[input])))
-        return "the scale of an input is too small or too large";
-      continue;
+      reason = activation_obstacle(spec, assignment, input, encoding);
+    } else if (!is_integer_constant(spec, layer, i)) {
+      if (spec.shape_dependent[input] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
+      if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
+        return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
+      reason = constant_obstacle(spec, layer, i, encoding,
+                                 normalization == kNone ? nullptr : &spec.network->layer(normalization));
     }
-    if (is_integer_constant(spec, layer, i)) continue;
-    if (spec.shape_dependent[input] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
-    if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
-      return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
-    const Layer* multiplied = normalization == kNone ? nullptr : &spec.network->layer(normalization);
-    const Tensor values = multiplied == nullptr
-                              ? spec.value(input).in_memory()
-                              : scaled_weights(spec, layer, scale_shift(spec, *multiplied, Rounding::kNone).scale);
-    const Tensor scales = own_scales(format_of(Format::kInt8), layout_of(spec, layer), values);
-    // Of larger ones, the DequantizeLinear would make infinities.
-    if (!std::ranges::all_of(scales.values<float>(), [](float s) { return usable(s) && s <= 0x1p120f; }))
-      return multiplied == nullptr ? "the scale of a channel of its weights is too large"
-                                   : fmt::format(
-                                         "the scale of a channel of its weights, with '{}' multiplied in, is "
-                                         "too large",
-                                         multiplied->name);
+    if (!reason.empty()) return reason;
   }
   return {};
 }
 
-TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input) {
+TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input, Precision precision, DataType number) {
   const Layer& layer = spec_.network->layer(id);
   const auto own = weights_.find(id);
   const bool has_own = input == 1 && own != weights_.end();
-  const std::int64_t axis = axis_of(spec_, layer);
-  const std::pair<TensorId, std::int64_t> key{layer.inputs[input], axis};
+  const Encoding encoding = encoding_for(spec_, layer, precision, input, number);
+  const std::int64_t axis = axis_of(spec_, layer, encoding);
+  const std::tuple key{layer.inputs[input], precision, axis, number};
   if (!has_own)
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
   const Tensor values = (has_own ? own->second : spec_.value(layer.inputs[input])).in_memory();
   TypedChanges::Quantized result;
-  const NumericFormat& format = format_of(Format::kInt8);
-  const ScaleLayout layout = layout_of(spec_, layer);
+  Quantized made = ulpscope::quantize(encoding, layout_of(spec_, layer, input, encoding), values);
   result.axis = std::max<std::int64_t>(axis, 0);
-  result.scales = own_scales(format, layout, values);
-  Tensor integers(DataType::kFloat32, values.shape());
-  ulpscope::quantize(format, layout, values, result.scales, integers.data<float>(), false);
-  result.integers = integers.cast(DataType::kInt8);
+  result.type = format_of(encoding.format).type;
+  result.elements = std::move(made.elements);
+  result.scales = std::move(made.scales);
+  result.scale_type = format_of(encoding.scale).type;
+  if (encoding.second_scale) result.second = made.second;
+  if (encoding.granularity == Granularity::kBlock) result.block = encoding.block;
   ++constants_;
-  per_channel_ += axis >= 0 ? 1 : 0;
+  per_channel_ += encoding.granularity == Granularity::kChannel ? 1 : 0;
   if (!has_own) shared_[key] = result;
   return result;
+}
+
+void IntegerExport::add_weights(Precision precision, DataType number, LayerId id, TypedChanges& changes) {
+  // What the file has as elements stays so.
+  if (is_dequantized_constant(*spec_.network, spec_.network->layer(id).inputs[1])) return;
+  TypedChanges::Quantized entry = quantize(id, 1, precision, number);
+  entry.layer = id;
+  entry.input = 1;
+  entry.number = number;
+  changes.quantized.push_back(std::move(entry));
 }
 
 bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
@@ -126,10 +182,19 @@ void IntegerExport::add(const Assignment& assignment, const Readings& readings, 
     TypedChanges::Quantized entry;
     if (spec_.is_constant(input)) {
       if (is_integer_constant(spec_, layer, i)) continue;
-      entry = quantize(id, i);
+      entry = quantize(id, i, assignment.precision[id], DataType::kFloat32);
     } else {
       if (dequantized(spec_, input)) continue;
-      entry.scales = Tensor::of<float>({}, {assignment.scale[input]});
+      const Encoding encoding = encoding_for(spec_, layer, assignment.precision[id], i, DataType::kFloat32);
+      const float scale = activation_scale(spec_, input, encoding, assignment.scale);
+      entry.type = format_of(encoding.format).type;
+      if (encoding.second_scale) entry.second = scale;
+      if (encoding.granularity == Granularity::kBlock) {
+        entry.axis = encoding.axis;
+        entry.block = encoding.block;
+      } else {
+        entry.scales = Tensor::of<float>({}, {scale});
+      }
     }
     entry.layer = id;
     entry.input = i;

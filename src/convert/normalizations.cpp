@@ -32,7 +32,7 @@ std::map<LayerId, LayerId> normalizations_in_elements(const Specialization& spec
                                                       Fusion fusion) {
   std::map<LayerId, LayerId> result;
   for (const ProductKernel& product : multiplied_products(spec, assignment, fusion))
-    if (product.elements) result.emplace(product.layer, product.normalization);
+    if (product.operands[1].is_encoded()) result.emplace(product.layer, product.normalization);
   return result;
 }
 
@@ -48,15 +48,15 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
     if (!spec.numeric[id] || layer.output(0) == kNone) continue;
     if (spec.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec, layer)) continue;
     const auto product = products.find(id);
-    const bool absorbed = product != products.end(), in_int8 = absorbed && product->second.elements;
-    if (!in_int8 && !is_narrow(assignment.precision[id])) continue;
+    const bool absorbed = product != products.end(), in_elements = absorbed && product->second.operands[1].is_encoded();
+    if (!in_elements && !is_narrow(assignment.precision[id])) continue;
     const DataType type = storage_of(assignment.precision[id]);
     if (absorbed) {
       const LayerId convolution = product->second.layer;
       const ScaleAndShift channels = scale_shift(spec, layer, Rounding::kNone);
       const Layer& conv = network.layer(convolution);
       Tensor weights = scaled_weights(spec, conv, channels.scale);
-      if (in_int8)
+      if (in_elements)
         integers.set_weights(convolution, std::move(weights));
       else
         changes.parameters.push_back({convolution, 1, std::move(weights)});

@@ -8,7 +8,7 @@
 
 #include "engine/choose.h"
 #include "engine/int8.h"
-#include "engine/int8_choices.h"
+#include "engine/quantized_choices.h"
 #include "engine/tactics.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -33,7 +33,7 @@ DataType declared_type(const Specialization& spec, const Layer& layer) {
 
 /// Why the request of a layer cannot be kept; empty when it can.
 std::string refusal(const Specialization& spec, LayerId id, const Request& asked, const BuildOptions& options,
-                    const Int8Choices& int8) {
+                    const QuantizedChoices& quantized) {
   const Layer& layer = spec.network->layer(id);
   const auto precision = asked.precision();
   if (!precision) {
@@ -44,8 +44,7 @@ std::string refusal(const Specialization& spec, LayerId id, const Request& asked
   }
   const LayerForm& form = form_of(*precision);
   if (!is_enabled(*precision, options)) return fmt::format("{} is not enabled (add {})", asked.name(), form.flag());
-  if (!form.implemented) return fmt::format("it has no {} implementation", form.name);
-  return form.is_quantized() ? int8.refusal(spec, id) : std::string();
+  return form.is_float() ? std::string() : quantized.refusal(spec, id, *precision);
 }
 
 /// Throws under obey, warns otherwise.
@@ -62,7 +61,7 @@ void refuse(const Layer& layer, const Request& asked, const std::string& reason,
 using Kept = IdMap<LayerId, std::optional<Precision>>;
 
 Kept read_constraints(const Specialization& spec, const BuildOptions& options, const Requests* requested,
-                      const Int8Choices& int8) {
+                      const QuantizedChoices& quantized) {
   const Network& network = *spec.network;
   Kept requests(network.layers.size());
   std::vector<std::string> ignored;
@@ -80,7 +79,7 @@ Kept read_constraints(const Specialization& spec, const BuildOptions& options, c
                                 layer.op->name));
       continue;
     }
-    const std::string reason = refusal(spec, l, *asked, options, int8);
+    const std::string reason = refusal(spec, l, *asked, options, quantized);
     if (!reason.empty())
       refuse(layer, *asked, reason, options);
     else if (const auto precision = asked->precision())
@@ -111,10 +110,10 @@ void propagate_bias_precision(const Specialization& spec, const BuildOptions& op
       if (asked)
         refuse(spec.network->layer(l), *asked,
                fmt::format("it is the bias of '{}', which {}", owner.name,
-                           stored ? "has an output type of its own" : "does not run in int8"),
+                           stored ? "has an output type of its own" : "does not read elements"),
                options);
       assignment.precision[l] = next_higher;
-      assignment.reason[l] = fmt::format("the bias of '{}', which does not run in int8", owner.name);
+      assignment.reason[l] = fmt::format("the bias of '{}', which does not read elements", owner.name);
     }
   }
 }
@@ -122,7 +121,7 @@ void propagate_bias_precision(const Specialization& spec, const BuildOptions& op
 /// From the lowest to the highest; quantized ones come in per layer.
 std::vector<Precision> allowed_precisions(const BuildOptions& options) {
   std::vector<Precision> result = options.enabled.members();
-  std::erase_if(result, [](Precision p) { return is_quantized(p) || p == Precision::kFP32; });
+  std::erase_if(result, [](Precision p) { return !is_float(p) || p == Precision::kFP32; });
   result.push_back(Precision::kFP32);
   std::ranges::stable_sort(result, {}, [](Precision p) { return form_of(p).rank; });
   return result;
@@ -137,7 +136,7 @@ BuildOptions options_of_body(const BuildOptions& options, Precision precision) {
   result.enabled = {};
   for (const LayerForm& form : layer_forms()) {
     const Precision p = form.precision;
-    const bool possible = p != Precision::kFP32 && is_enabled(p, options) && !form.is_quantized();
+    const bool possible = p != Precision::kFP32 && is_enabled(p, options) && form.is_float();
     // No type in a file asks for tf32.
     const bool lowest = precision == p || (options.strongly_typed && form.type == DataType::kUndefined);
     result.on_request.set(p, possible);
@@ -163,13 +162,15 @@ void assign_bodies(const Specialization& spec, const BuildOptions& options, cons
     for (LayerId id : types.ids()) {
       const Layer& layer = inner.layer(id);
       if (requested == nullptr) types[id] = layer.precision;
-      if (types[id] && types[id]->type() == DataType::kInt8 && constraints_hold(options)) {
-        refuse(layer, *types[id], "layers in the body of an If, Loop or Scan have no int8 form", options);
+      const std::optional<Precision> wanted = types[id] ? types[id]->precision() : std::nullopt;
+      if (wanted && !is_float(*wanted) && constraints_hold(options)) {
+        refuse(layer, *types[id],
+               fmt::format("layers in the body of an If, Loop or Scan have no {} form", name_of(*wanted)), options);
         types[id].reset();
       }
       const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
       if (const auto asked = requests.empty() ? std::nullopt : requests[body.holder]; asked && !types[id] && computes)
-        types[id] = is_quantized(*asked) ? Precision::kFP32 : *asked;
+        types[id] = is_float(*asked) ? *asked : Precision::kFP32;
     }
     const Assignment made =
         assign_precisions(*spec.bodies[b], options_of_body(options, result.precision[body.holder]), &types);
@@ -243,28 +244,22 @@ DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const Requests* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
-  const Int8Choices int8(spec, options);
-  const Kept requests = read_constraints(spec, options, requested, int8);
+  const QuantizedChoices quantized(spec, options);
+  const Kept requests = read_constraints(spec, options, requested, quantized);
   const std::vector<Precision> allowed = allowed_precisions(options);
   const Precision next_higher = allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front();
   const TacticReplay nothing, &replay = options.tactic_replay ? *options.tactic_replay : nothing;
-  for (const Precision p : options.enabled.members())
-    if (!form_of(p).implemented)
-      log_once(LogLevel::kWarning,
-               fmt::format("{0}: no layer has an {0} implementation, so layers keep the next higher "
-                           "enabled precision",
-                           name_of(p)));
   Assignment result;
   result.precision.assign(network.layers.size(), Precision::kFP32);
   result.reason.assign(network.layers.size(), "");
-  result.scale = int8.scales();
+  result.scale = quantized.scales();
   result.int8_output = storage_of(allowed.front());
   std::vector<TensorId> without_scale;
   IdMap<LayerId, std::vector<Precision>> choices(network.layers.size());
   for (const auto& [l, layer] : network.layers.items()) {
     auto& choice = choices[l];
     const DataType declared = declared_type(spec, layer);
-    const std::vector<TensorId> missing = int8.missing(spec, l);
+    const std::vector<TensorId> missing = quantized.missing(spec, l);
     // Requests beside the network's change from trial to trial: they do not change the warning.
     if ((requested != nullptr || !requests[l]) && declared == DataType::kFloat32)
       without_scale.insert(without_scale.end(), missing.begin(), missing.end());
@@ -283,12 +278,13 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
                                 layer.name, name_of(replayed->second), form_of(replayed->second).flag()));
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
-      // The file names the precision of a group; layers without an int8 form are the epilogue of one.
-      if (is_quantized(replayed->second) && !int8.possible(l)) choice = {next_higher};
+      // The file names the precision of a group; layers without such a form are the epilogue of one.
+      if (!is_float(replayed->second) && !quantized.is_possible(spec, l, replayed->second)) choice = {next_higher};
     } else {
       choice = allowed;
       std::erase_if(choice, [&layer = layer](Precision p) { return precision_in(layer, p) != p; });
-      if (int8.possible(l)) choice.insert(choice.begin(), Precision::kINT8);
+      const std::vector<Precision> elements = quantized.possible(l);
+      choice.insert(choice.begin(), elements.begin(), elements.end());
       if (options.assume_lowest) {
         result.reason[l] = missing.empty() ? "the lowest enabled precision"
                                            : fmt::format("no int8 scale for '{}': the next higher enabled precision",
@@ -303,9 +299,10 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   const bool open = std::ranges::any_of(choices, [](const auto& c) { return c.size() > 1; });
   if (open) choose_by_cost(spec, options, choices, result);
   if (options.enabled.has_quantized()) {
-    int8.warn(spec, std::move(without_scale));
+    quantized.warn(spec, std::move(without_scale));
     propagate_bias_precision(spec, options, requests, next_higher, result);
   }
+  if (requested == nullptr) quantized.log_fallbacks(spec);
   assign_bodies(spec, options, requested, requests, result);
   derive_storage(network, spec.inferred, constraints_hold(options), false, result, requested);
   return result;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/element_forms.h"
 #include "engine/element_readers.h"
 #include "engine/kernels.h"
 #include "engine/scale_shift.h"
@@ -49,11 +50,6 @@ class Describer {
   bool internal(TensorId id) const { return schedule_.grouping.internal[id] != 0; }
   bool is_product(LayerId id) const { return layer(id).op->kind == OpKind::kContraction; }
 
-  Quantization quantization_of(TensorId id) const {
-    if (const auto found = dequantized(spec_, id)) return *found;
-    return {assignment_.scale.empty() ? 0.0f : assignment_.scale[id], false};
-  }
-
   /// What a kernel of these layers of a group leaves of the tensor.
   Store store(TensorId id, std::span<const LayerId> members) const {
     if (id == kNone) return {};
@@ -90,7 +86,7 @@ class Describer {
     if (index > 0 && ops::is_resize(l)) return Rounding::kNone;
     const Precision p = assignment_.precision[id];
     if (p == Precision::kTF32 && !is_product(id)) return Rounding::kNone;
-    return rounding_of(p);
+    return is_of_weights(p) ? rounding_of(storage_as_number()) : rounding_of(p);
   }
 
   Operand operand(LayerId id, std::size_t index) const {
@@ -99,27 +95,39 @@ class Describer {
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
     if (reads_elements(readings_[id]) && index < 2) {
-      if (constant)
-        return {.tensor = tensor, .first = first, .encoding = own_encoding(id), .scales = ScaleSource::kOwn};
-      const Quantization q = quantization_of(tensor);
-      return {.tensor = tensor,
-              .first = first,
-              .encoding = Encoding{.format = q.format().id, .granularity = Granularity::kTensor},
-              .scales = ScaleSource::kCalibrated,
-              .scale = q.scale};
+      Operand result{.tensor = tensor, .first = first, .encoding = encoding(id, index), .scales = ScaleSource::kOwn};
+      if (constant) return result;
+      const auto in_file = dequantized(spec_, tensor);
+      const bool calibrated = in_file || result.encoding->granularity == Granularity::kTensor ||
+                              result.encoding->second_scale;
+      if (calibrated) result.scales = ScaleSource::kCalibrated;
+      if (in_file) result.encoding->format = in_file->elements;
+      if (calibrated) result.scale = in_file ? in_file->scale : activation_scale(spec_, tensor, *result.encoding, assignment_.scale);
+      return result;
     }
     Operand result{tensor, load_rounding(id, index), first};
     result.exact = reads_inside(tensor, id) && store_rounding(tensor) != Rounding::kNone;
+    if (readings_[id] == Reading::kCodedWeights && index == 1) {
+      result.encoding = encoding(id, index);
+      result.scales = ScaleSource::kOwn;
+    }
     return result;
   }
 
-  /// Of a constant that the layer reads as elements: products have a scale per output channel.
-  Encoding own_encoding(LayerId id) const {
+  /// How operand 0 or 1 of a layer that reads elements, or weights of elements, is encoded.
+  Encoding encoding(LayerId id, std::size_t index) const {
     const Precision p = assignment_.precision[id];
-    Encoding result = *form_of(is_quantized(p) ? p : Precision::kINT8).weight.encoding;
-    if (!is_product(id)) result = {.format = result.format, .granularity = Granularity::kTensor};
-    return result;
+    if (!is_float(p)) return encoding_of(spec_, layer(id), p, index, storage_as_number());
+    const Format format = format_in_file(spec_, layer(id).inputs[index]);
+    const TensorId tensor = layer(id).inputs[index];
+    // One scale for all of the weights in a float format comes behind the sum with that of the activation, as one.
+    const bool shared = format_of(format).is_float && dequantized_weights(spec_, tensor, 0, 1);
+    if (is_product(id) && spec_.is_constant(tensor) && !shared) return {.format = format, .granularity = Granularity::kChannel, .axis = -1};
+    return {.format = format, .granularity = Granularity::kTensor};
   }
+
+  /// In which operands are read beside weights of elements.
+  DataType storage_as_number() const { return assignment_.int8_output; }
 
   /// A Constant layer that is stored in a narrow type is read as such; what is folded is only rounded where it is read.
   Rounding rounding_of_constant(TensorId id) const {
@@ -317,7 +325,7 @@ class Describer {
       read = {input, Rounding::kNone};
     }
     const Register value = load(kernel, {Load::Source::kTensor, read, kNone, per_channel});
-    return q ? kernel.program.apply(Instruction::kFakeQuantize, value, -1, q->scale, q->is_unsigned ? 1.0f : 0.0f)
+    return q ? kernel.program.apply(Instruction::kFakeQuantize, value, -1, q->scale, q->is_unsigned() ? 1.0f : 0.0f)
              : value;
   }
 

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "engine/element_forms.h"
 #include "engine/int8.h"
 
 namespace ulpscope {
 namespace {
 
 bool has_scales(const Specialization& spec, const Assignment& assignment, LayerId id) {
-  return std::ranges::all_of(quantized_inputs(spec, id), [&](TensorId input) {
+  return std::ranges::all_of(calibrated_inputs(spec, id, assignment.precision[id]), [&](TensorId input) {
     return dequantized(spec, input) || (!assignment.scale.empty() && assignment.scale[input] > 0);
   });
 }
@@ -21,8 +22,10 @@ Readings find_element_readers(const Specialization& spec, const Assignment& assi
   const bool dequantizes = std::ranges::any_of(
       network.layers, [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
   for (const auto& [l, layer] : network.layers.items()) {
-    if (is_quantized(assignment.precision[l])) {
-      if (has_int8_form(spec, l) && has_scales(spec, assignment, l)) result[l] = Reading::kQuantized;
+    const Precision precision = assignment.precision[l];
+    if (!is_float(precision)) {
+      if (has_form(spec, l, precision) && has_scales(spec, assignment, l))
+        result[l] = is_quantized(precision) ? Reading::kQuantized : Reading::kCodedWeights;
     } else if (dequantizes && reads_integers(spec, l)) {
       result[l] = is_product(layer.op->function) ? Reading::kQuantizedInFile : Reading::kDequantized;
     }

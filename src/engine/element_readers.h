@@ -1,4 +1,4 @@
-// Which layers read elements, 8-bit integers, in place of numbers: decided here alone. Fusion, the descriptions of
+// Which layers read elements, of 8 bits or less, in place of numbers: decided here alone. Fusion, the descriptions of
 // kernels and typed models follow it.
 #pragma once
 
@@ -13,6 +13,7 @@ namespace ulpscope {
 enum class Reading : std::uint8_t {
   kNumbers,          ///< It reads numbers.
   kQuantized,        ///< Reads elements: its precision says so, it has a form for it, and its inputs have scales.
+  kCodedWeights,     ///< Reads numbers; its precision says that its constant weights are stored as elements.
   kQuantizedInFile,  ///< A product that reads elements: its operands come out of DequantizeLinear.
   kDequantized,      ///< Reads numbers that come out of DequantizeLinear; grouped as what reads elements: alone.
   kBias,             ///< The addition of its bias that is one with a product of elements at every level of fusion.

@@ -143,9 +143,10 @@ bool usable_scales(const Tensor& scales) {
                      [](float s) { return s >= kSmallestScale && s <= kLargestScale; });
 }
 
-/// The DequantizeLinear that makes this tensor, with constant float32 scales and no zero point.
+/// The DequantizeLinear that makes this tensor, with constant float scales, of the tensor or per channel, and no zero
+/// point.
 const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
-  if (id == kNone || spec.type(id) != DataType::kFloat32) return nullptr;
+  if (id == kNone || !spec.is_held_as_float(id)) return nullptr;
   const LayerId producer = spec.network->tensor(id).producer;
   if (producer == kNone) return nullptr;
   const Layer& layer = spec.network->layer(producer);
@@ -153,7 +154,7 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
       layer.attributes.integer("block_size", 0) != 0)
     return nullptr;
   const DataType source = spec.type(layer.inputs[0]);
-  if (source != DataType::kInt8 && source != DataType::kUInt8) return nullptr;
+  if (source != DataType::kInt8 && source != DataType::kUInt8 && source != DataType::kFloat8E4M3) return nullptr;
   return is_symmetric(spec, layer) ? &layer : nullptr;
 }
 
@@ -223,12 +224,12 @@ std::optional<Quantization> dequantized(const Specialization& spec, TensorId id)
   if (layer == nullptr) return std::nullopt;
   const Tensor& scales = spec.value(layer->inputs[1]);
   if (scales.size() != 1) return std::nullopt;
-  return Quantization{scales.data<float>()[0], spec.type(layer->inputs[0]) == DataType::kUInt8};
+  return Quantization{scales.data<float>()[0], format_of(spec.type(layer->inputs[0]))->id};
 }
 
 Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels) {
   const Layer* layer = plain_dequantize(spec, id);
-  if (layer == nullptr || !spec.is_constant(id) || spec.type(layer->inputs[0]) != DataType::kInt8) return {};
+  if (layer == nullptr || !spec.is_constant(id) || spec.type(layer->inputs[0]) == DataType::kUInt8) return {};
   const Tensor& scales = spec.value(layer->inputs[1]);
   if (scales.size() == 1) {
     Tensor result(DataType::kFloat32, {channels});
@@ -241,10 +242,17 @@ Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t 
   return scales.reshaped({channels});
 }
 
+Format format_in_file(const Specialization& spec, TensorId id) {
+  const Layer* layer = id == kNone ? nullptr : plain_dequantize(spec, id);
+  return layer == nullptr ? Format::kInt8 : format_of(spec.type(layer->inputs[0]))->id;
+}
+
 bool is_integer_product(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   if (!is_product(layer) || !has_int8_form(spec, id) || !dequantized(spec, layer.inputs[0])) return false;
   const TensorId b = layer.inputs[1];
+  const bool floats = format_of(format_in_file(spec, layer.inputs[0])).is_float;
+  if (format_of(format_in_file(spec, b)).is_float != floats) return false;
   if (!spec.is_constant(b)) return dequantized(spec, b).has_value();
   return static_cast<bool>(
       dequantized_weights(spec, b, weight_channel_axis(spec, layer), output_channels(spec, layer)));
@@ -257,6 +265,9 @@ bool reads_integers(const Specialization& spec, LayerId id) {
     any = any || dequantized(spec, layer.inputs[i]).has_value();
   if (!any || !has_int8_form(spec, id)) return false;
   if (is_product(layer)) return is_integer_product(spec, id);
+  // Others read numbers of float formats, and of narrower floats.
+  if (format_of(format_in_file(spec, layer.inputs[0])).is_float || spec.type(layer.outputs[0]) != DataType::kFloat32)
+    return false;
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
     if (spec.is_constant(input) ? !dequantized_weights(spec, input, 0, 1) : !dequantized(spec, input)) return false;

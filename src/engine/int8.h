@@ -26,14 +26,18 @@ std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id);
 std::vector<TensorId> int8_tensors(const Specialization& spec);
 
 /// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
-/// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
+/// tensor, without a zero point (absent or 0), and with 8-bit integers or E4M3 behind it; else nothing.
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id);
 
 /// The scales of constant weights that come out of a DequantizeLinear without a zero point: `channels` float32 scales
 /// along `axis`. Nothing when it has another form.
 Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels);
 
-/// A product of integers as the file has it: all operands come from dequantized() and dequantized_weights().
+/// The format of the elements behind the DequantizeLinear that makes this tensor; int8 where there is none.
+Format format_in_file(const Specialization& spec, TensorId id);
+
+/// A product of integers, or of E4M3, as the file has it: all operands come from dequantized() and
+/// dequantized_weights().
 bool is_integer_product(const Specialization& spec, LayerId id);
 
 /// A layer that reads integers in the file: an integer product, or Add, Mul or a pool of dequantized() values (and

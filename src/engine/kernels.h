@@ -30,8 +30,12 @@ struct Operand {
   bool exact = false;  ///< What Store::exact left, not what is stored for others.
 
   bool is_encoded() const noexcept { return encoding.has_value(); }
-  /// REQUIRES: calibrated scales.
-  Quantization quantization() const noexcept { return {scale, encoding->format == Format::kUInt8}; }
+  /// Its elements are integers of 8 bits with one scale, or one per channel. REQUIRES: is_encoded().
+  bool is_of_bytes() const noexcept { return encoding->format == Format::kInt8 || encoding->format == Format::kUInt8; }
+  /// REQUIRES: calibrated scales, one for the tensor.
+  Quantization quantization() const noexcept { return {scale, encoding->format}; }
+  /// What sums of its elements are multiplied by; 1 of blocks, whose scales are in what is summed. REQUIRES: no constant.
+  float outer_scale() const noexcept { return encoding->granularity == Granularity::kBlock ? 1 : scale; }
   /// The same as numbers: not rounded, and not quantized.
   Operand plain() const { return {.tensor = tensor, .first = first, .exact = exact}; }
 
@@ -80,12 +84,15 @@ struct ProgramKernel {
 };
 
 /// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
-/// accumulator, and a program on its results. With elements: exact sums, the nearest float32 of each, times
-/// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program.
+/// accumulator, and a program on its results. With elements: sums of these (of blocks, of what they stand for), times
+/// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program. A scale per channel of
+/// float elements comes first, then that of a. Sums of integers are exact, and the nearest float32 of each is taken.
 struct ProductKernel {
   LayerId layer = kNone;
   std::vector<Operand> operands;  ///< As the layer's inputs.
   bool elements = false;          ///< Operands 0 and 1 are read as elements.
+  /// With elements: those of both are integers, whose sums are exact.
+  bool sums_bytes() const noexcept { return elements && operands[0].is_of_bytes() && operands[1].is_of_bytes(); }
   /// A BatchNormalization in inference form that is multiplied into constant weights and bias: in float32 (weights) and
   /// double (bias), which are rounded after that. kNone: there is none.
   LayerId normalization = kNone;

@@ -14,8 +14,13 @@
 namespace ulpscope {
 
 double Target::work_us(double operations, double bytes, Precision p) const noexcept {
-  const double rate = tflops[static_cast<std::size_t>(p)];
-  return std::max(operations / (rate * 1e6), bytes / (bandwidth_gb_per_s * 1e3));
+  return std::max(operations / (rate(p) * 1e6), bytes / (bandwidth_gb_per_s * 1e3));
+}
+
+double Target::rate(Precision p) const noexcept {
+  const auto own = [&](Precision each) { return tflops[static_cast<std::size_t>(each)]; };
+  if (own(p) > 0 || !is_of_weights(p)) return own(p);
+  return own(Precision::kFP16) > 0 ? own(Precision::kFP16) : own(Precision::kFP32);
 }
 
 std::string Target::figures() const {

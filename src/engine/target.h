@@ -37,7 +37,9 @@ struct Target {
   std::optional<Origin> origin{};
   std::shared_ptr<const TimedKernels> timed{};  ///< Instead of the roofline, where they are known; null: nowhere.
 
-  bool has(Precision p) const noexcept { return tflops[static_cast<std::size_t>(p)] > 0; }
+  bool has(Precision p) const noexcept { return rate(p) > 0; }
+  /// Of its arithmetic: weights alone in a narrow format are multiplied as floats.
+  double rate(Precision p) const noexcept;
   /// Microseconds of the work alone, without the launch.
   double work_us(double operations, double bytes, Precision p) const noexcept;
   /// Everything that times depend on, as text.

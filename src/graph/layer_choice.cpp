@@ -203,7 +203,7 @@ Requests requested_types(const Network& network, const std::vector<std::string>&
     if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = Precision::kFP32;
   }
   std::vector<std::pair<LayerId, Request>> asked;
-  for (const auto& [named, request] : find_layer_precisions(network, layer_precisions, {.accepts = is_implemented}))
+  for (const auto& [named, request] : find_layer_precisions(network, layer_precisions, {.accepts = is_any}))
     if (const std::vector<LayerId> meant = with_precision(network, named); meant.empty())
       asked.emplace_back(named, request);  // What only moves values stores them so.
     else

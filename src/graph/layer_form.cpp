@@ -14,22 +14,58 @@ constexpr OperandForm per_tensor(Format format) {
 constexpr OperandForm per_channel(Format format) {
   return {Encoding{.format = format, .granularity = Granularity::kChannel, .axis = -1}, ScaleSource::kOwn};
 }
+/// Blocks along the dimension that is summed over (axis -1, wherever the operand has it).
+constexpr OperandForm in_blocks(Format format, std::int64_t block, Format scale) {
+  return {Encoding{.format = format, .granularity = Granularity::kBlock, .axis = -1, .block = block, .scale = scale},
+          ScaleSource::kOwn};
+}
+/// Blocks whose scales have a second one over them, of the whole tensor.
+constexpr OperandForm in_scaled_blocks(Format format, std::int64_t block, Format scale, ScaleSource second) {
+  OperandForm result = in_blocks(format, block, scale);
+  result.encoding->second_scale = true;
+  result.scales = second;
+  return result;
+}
 
 constexpr auto make_forms() {
   using P = Precision;
   using T = DataType;
   using R = Rounding;
-  constexpr Format kE4M3 = Format::kFloat8E4M3, kInt8 = Format::kInt8;
-  // precision, name, asked for by, stores, rounds to, activations, weights, rank, opset, usual error
+  constexpr Format kE4M3 = Format::kFloat8E4M3, kE2M1 = Format::kFloat4E2M1, kE8M0 = Format::kFloat8E8M0,
+                   kInt8 = Format::kInt8, kInt4 = Format::kInt4, kHalf = Format::kFloat16;
+  constexpr auto kOwn = ScaleSource::kOwn, kCalibrated = ScaleSource::kCalibrated;
+  constexpr T kNone = T::kUndefined;
+  constexpr bool kProducts = true;
+  // precision, name, asked for by, stores, rounds to, activations, weights, rank, opset, usual error, products only
   return std::array{
-      LayerForm{P::kFP32, "fp32", T::kFloat32, T::kFloat32, R::kNone, {}, {}, 3, 1, 0},
-      LayerForm{P::kTF32, "tf32", T::kUndefined, T::kFloat32, R::kTF32, {}, {}, 2, 0, 5e-3, true},
-      LayerForm{P::kFP16, "fp16", T::kFloat16, T::kFloat16, R::kF16, {}, {}, 1, 1, 5e-3},
-      LayerForm{P::kBF16, "bf16", T::kBFloat16, T::kBFloat16, R::kBF16, {}, {}, 1, 13, 3e-2},
-      LayerForm{P::kFP8, "fp8", T::kFloat8E4M3, T::kUndefined, R::kNone, per_tensor(kE4M3), per_channel(kE4M3), 0, 19,
-                5e-2, /*products_only=*/true, /*implemented=*/false},
-      LayerForm{P::kINT8, "int8", T::kInt8, T::kUndefined, R::kNone, per_tensor(kInt8), per_channel(kInt8), 0, 13,
-                5e-2},
+      LayerForm{P::kFP32, "fp32", T::kFloat32, T::kFloat32, R::kNone, {}, {}, 6, 1, 0},
+      LayerForm{P::kTF32, "tf32", kNone, T::kFloat32, R::kTF32, {}, {}, 5, 0, 5e-3, kProducts},
+      LayerForm{P::kFP16, "fp16", T::kFloat16, T::kFloat16, R::kF16, {}, {}, 4, 1, 5e-3},
+      LayerForm{P::kBF16, "bf16", T::kBFloat16, T::kBFloat16, R::kBF16, {}, {}, 4, 13, 3e-2},
+      LayerForm{P::kFP8, "fp8", T::kFloat8E4M3, kNone, R::kNone, per_tensor(kE4M3), per_channel(kE4M3), 2, 19, 5e-2,
+                kProducts},
+      LayerForm{P::kINT8, "int8", T::kInt8, kNone, R::kNone, per_tensor(kInt8), per_channel(kInt8), 2, 13, 5e-2},
+      LayerForm{P::kMXFP8, "mxfp8", kNone, kNone, R::kNone, in_blocks(kE4M3, 32, kE8M0), in_blocks(kE4M3, 32, kE8M0), 2,
+                24, 5e-2, kProducts},
+      LayerForm{P::kNVFP4, "nvfp4", T::kFloat4E2M1, kNone, R::kNone, in_scaled_blocks(kE2M1, 16, kE4M3, kCalibrated),
+                in_scaled_blocks(kE2M1, 16, kE4M3, kOwn), 0, 23, 2e-1, kProducts},
+      LayerForm{P::kMXFP4, "mxfp4", kNone, kNone, R::kNone, in_blocks(kE2M1, 32, kE8M0), in_blocks(kE2M1, 32, kE8M0), 0,
+                24, 2e-1, kProducts},
+      LayerForm{P::kINT8Weights, "int8-weights", kNone, kNone, R::kNone, {}, per_channel(kInt8), 3, 13, 5e-2,
+                kProducts},
+      LayerForm{P::kFP8Weights, "fp8-weights", kNone, kNone, R::kNone, {}, per_channel(kE4M3), 3, 19, 5e-2, kProducts},
+      LayerForm{P::kMXFP8Weights, "mxfp8-weights", kNone, kNone, R::kNone, {}, in_blocks(kE4M3, 32, kE8M0), 3, 24, 5e-2,
+                kProducts},
+      LayerForm{P::kNVFP4Weights, "nvfp4-weights", kNone, kNone, R::kNone, {}, in_scaled_blocks(kE2M1, 16, kE4M3, kOwn),
+                1, 23, 2e-1, kProducts},
+      LayerForm{P::kMXFP4Weights, "mxfp4-weights", kNone, kNone, R::kNone, {}, in_blocks(kE2M1, 32, kE8M0), 1, 24, 2e-1,
+                kProducts},
+      LayerForm{P::kINT4, "int4", T::kInt4, kNone, R::kNone, {}, in_blocks(kInt4, 128, kHalf), 1, 21, 2e-1,
+                kProducts},
+      LayerForm{P::kINT4Block64, "int4-64", kNone, kNone, R::kNone, {}, in_blocks(kInt4, 64, kHalf), 1, 21, 2e-1,
+                kProducts},
+      LayerForm{P::kINT4Block32, "int4-32", kNone, kNone, R::kNone, {}, in_blocks(kInt4, 32, kHalf), 1, 21, 2e-1,
+                kProducts},
   };
 }
 constexpr auto kForms = make_forms();
@@ -51,12 +87,34 @@ DataType LayerForm::read_type() const noexcept {
 }
 
 double LayerForm::bytes(const OperandForm& operand) const noexcept {
-  return operand.encoding ? format_of(operand.encoding->format).bits() / 8.0 : static_cast<double>(size_of(stored));
+  // What a form of weights alone has beside them is the next higher enabled float: two bytes, where it is worth while.
+  if (!operand.encoding) return is_of_weights() ? 2.0 : static_cast<double>(size_of(stored));
+  const Encoding& encoding = *operand.encoding;
+  const double scales = encoding.granularity == Granularity::kBlock
+                            ? format_of(encoding.scale).bits() / static_cast<double>(encoding.block)
+                            : 0;
+  return (format_of(encoding.format).bits() + scales) / 8.0;
+}
+
+Precision weights_alone(Precision precision) noexcept {
+  const LayerForm& form = form_of(precision);
+  if (!form.is_quantized()) return precision;
+  const auto found = std::ranges::find_if(kForms, [&](const LayerForm& each) {
+    return each.is_of_weights() && each.weight.encoding == form.weight.encoding;
+  });
+  return found == kForms.end() ? precision : found->precision;
 }
 
 std::string_view LayerForm::request() const noexcept { return type == DataType::kUndefined ? name : name_of(type); }
 
-std::string LayerForm::flag() const { return fmt::format("--{}", name); }
+std::string LayerForm::flag() const {
+  // "int8-weights", "int4-64": a format, and how.
+  const std::size_t dash = name.find('-');
+  const std::string format = fmt::format("--{}", name.substr(0, dash));
+  if (dash == std::string_view::npos) return format;
+  const std::string_view how = name.substr(dash + 1);
+  return how == "weights" ? format + " --weights-only" : fmt::format("{} --block-size {}", format, how);
+}
 
 std::string precision_list(std::string_view last_comma, bool (*accepts)(const LayerForm&)) {
   std::vector<std::string_view> names;
@@ -90,6 +148,26 @@ Rounding rounding_of(Precision precision) noexcept { return form_of(precision).r
 
 bool PrecisionSet::has_quantized() const noexcept {
   return std::ranges::any_of(kForms, [&](const LayerForm& form) { return has(form.precision) && form.is_quantized(); });
+}
+
+PrecisionSet with_smaller_blocks(PrecisionSet enabled) noexcept {
+  if (enabled.has(Precision::kINT4)) enabled.set(Precision::kINT4Block64);
+  return enabled;
+}
+
+std::optional<Precision> int4_in_blocks(std::int64_t size) noexcept {
+  const auto found = std::ranges::find_if(kForms, [&](const LayerForm& form) {
+    return form.weight.encoding && form.weight.encoding->format == Format::kInt4 && form.weight.encoding->block == size;
+  });
+  return found == kForms.end() ? std::nullopt : std::optional(found->precision);
+}
+
+bool PrecisionSet::needs_calibration() const noexcept {
+  return std::ranges::any_of(kForms, [&](const LayerForm& f) { return has(f.precision) && f.needs_calibration(); });
+}
+
+bool PrecisionSet::has_elements() const noexcept {
+  return std::ranges::any_of(kForms, [&](const LayerForm& f) { return has(f.precision) && !f.is_float(); });
 }
 
 std::vector<Precision> PrecisionSet::members() const {

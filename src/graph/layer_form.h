@@ -21,7 +21,8 @@ namespace ulpscope {
 enum class ScaleSource : std::uint8_t {
   kNone,        ///< It has none: its elements are the numbers.
   kCalibrated,  ///< From calibration, or from the quantizer in the file.
-  kOwn,         ///< From the constant itself: its largest values, or the scales that the file has with it.
+  kOwn,         ///< From the values themselves: a constant's largest values, or the scales that the file has with it;
+                ///< of an activation, those of its blocks at run time.
 };
 
 /// How a layer reads an operand.
@@ -43,9 +44,15 @@ struct LayerForm {
   int opset;                   ///< That has its typed form in ONNX, operators aside; 0: ONNX has none.
   double usual_error;          ///< rel-l2 that networks in it usually keep; 0: of the highest precision.
   bool products_only = false;  ///< Other layers that are asked for it run in the highest.
-  bool implemented = true;
 
+  /// It reads elements: of activations and of weights.
   bool is_quantized() const noexcept { return activation.encoding.has_value(); }
+  /// Its constant weights are stored as elements, and read as numbers beside activations that are floats.
+  bool is_of_weights() const noexcept { return weight.encoding.has_value() && !is_quantized(); }
+  /// Neither of both: all its operands are floats.
+  bool is_float() const noexcept { return !weight.encoding.has_value(); }
+  /// Its activations need scales that are calibrated.
+  bool needs_calibration() const noexcept { return activation.scales == ScaleSource::kCalibrated; }
   /// The type in which it reads its activations on a target.
   DataType read_type() const noexcept;
   /// Bytes per element of an operand on a target.
@@ -68,7 +75,11 @@ DataType storage_of(Precision precision) noexcept;
 /// What happens to the values that a layer of this precision reads.
 Rounding rounding_of(Precision precision) noexcept;
 inline bool is_quantized(Precision precision) noexcept { return form_of(precision).is_quantized(); }
-inline bool is_implemented(const LayerForm& form) noexcept { return form.implemented; }
+inline bool is_of_weights(Precision precision) noexcept { return form_of(precision).is_of_weights(); }
+inline bool is_float(Precision precision) noexcept { return form_of(precision).is_float(); }
+/// The same in weights alone, where there is such a form; else the precision itself.
+Precision weights_alone(Precision precision) noexcept;
+inline bool is_any(const LayerForm&) noexcept { return true; }
 /// Layers may be raised to it.
 inline bool is_rung(const LayerForm& form) noexcept { return form.stored != DataType::kUndefined; }
 
@@ -82,6 +93,10 @@ class PrecisionSet {
   constexpr void set(Precision p, bool member = true) noexcept { bits_ = member ? bits_ | bit(p) : bits_ & ~bit(p); }
   constexpr bool empty() const noexcept { return bits_ == 0; }
   bool has_quantized() const noexcept;
+  /// Of one whose activations need scales that are calibrated.
+  bool needs_calibration() const noexcept;
+  /// Of one that stores weights as elements, activations too or not.
+  bool has_elements() const noexcept;
   /// In the order of layer_forms().
   std::vector<Precision> members() const;
   constexpr PrecisionSet& operator|=(PrecisionSet other) noexcept {
@@ -94,6 +109,11 @@ class PrecisionSet {
   static constexpr std::uint32_t bit(Precision p) noexcept { return std::uint32_t{1} << static_cast<unsigned>(p); }
   std::uint32_t bits_ = 0;
 };
+
+/// With int4 in blocks of 64 for the sums that are no multiple of 128.
+PrecisionSet with_smaller_blocks(PrecisionSet enabled) noexcept;
+/// int4 in blocks of so many weights, where there is such a form.
+std::optional<Precision> int4_in_blocks(std::int64_t size) noexcept;
 
 /// What a layer is asked to run in: a precision, or a type that is none, which lists of all layers and scripts name too
 /// (int32, bool, ...) and which only layers that work on that type, or store it, take.

@@ -31,15 +31,22 @@ struct TypedChanges {
   };
   std::vector<Parameter> parameters;
   std::vector<std::pair<LayerId, float>> epsilons;
-  /// An input that a layer reads as 8-bit integers, zero point 0, through a DequantizeLinear that layers share.
+  /// An input that a layer reads as elements, zero point 0, through a DequantizeLinear that layers share.
   struct Quantized {
     LayerId layer;
     std::size_t input;
-    /// Of a constant; null: an activation, which gets a QuantizeLinear before it. Layers that have these elements in
-    /// common share one initializer.
-    Tensor integers;
-    Tensor scales;          ///< float32: one element and no dimension, or one per index of `axis`.
-    std::int64_t axis = 0;  ///< Of the constant.
+    /// Of a constant, as float32; null: an activation, which gets a QuantizeLinear before it. Layers that have these
+    /// elements in common share one initializer.
+    Tensor elements;
+    DataType type = DataType::kInt8;           ///< In which elements are stored.
+    Tensor scales;                             ///< float32: one element and no dimension, or one per index of `axis`.
+    DataType scale_type = DataType::kFloat32;  ///< In which scales are stored: numbers of it.
+    std::optional<float> second;               ///< Multiplied into the scales by a DequantizeLinear of their own.
+    std::int64_t axis = 0;                     ///< Of scales per channel, and of blocks.
+    std::int64_t block = 0;                    ///< Elements of `axis` that share a scale; 0: all, or one.
+    /// What the layer reads: a Cast to it stands behind where that is not what DequantizeLinear yields, float32 or, where
+    /// scales have that type, float16 or bfloat16.
+    DataType number = DataType::kFloat32;
   };
   std::vector<Quantized> quantized;
   /// Layers that compute in float32, and whose output a Cast stores in this type.
@@ -76,7 +83,7 @@ bool is_dequantized_constant(const Network& network, TensorId id);
 struct ExportReport {
   int casts = 0;            ///< Nodes inserted.
   int quantized = 0;        ///< Activations with a pair of QuantizeLinear and DequantizeLinear,
-  int integer_weights = 0;  ///< and constants stored as int8.
+  int stored_weights = 0;   ///< and constants stored as elements.
   int source_casts = 0;     ///< Nodes that the file had.
   int removed = 0;          ///< Nodes that nobody needs any more.
   int initializers = 0;     ///< Written in another type, or new.

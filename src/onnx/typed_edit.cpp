@@ -61,6 +61,14 @@ onnx::TensorProto TypedFile::make_tensor(const std::string& name, const Tensor& 
   return result;
 }
 
+void TypedFile::import_domain(const char* domain, int version) {
+  for (const auto& import : model.opset_import())
+    if (import.domain() == domain) return;
+  auto& import = *model.add_opset_import();
+  import.set_domain(domain);
+  import.set_version(version);
+}
+
 void TypedFile::note_casts(const onnx::GraphProto& before, const onnx::GraphProto& after) {
   std::unordered_set<std::string> known;
   for (const auto& node : before.node()) known.insert(node.name());

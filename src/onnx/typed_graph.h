@@ -55,6 +55,8 @@ struct TypedFile {
   std::size_t add_payload(Tensor source, DataType type, Rounding first);
   onnx::TensorProto make_tensor(const std::string& name, const Tensor& source, DataType type, Rounding first);
   int opset_of_source() const;
+  /// The file has operators of this domain from now on.
+  void import_domain(const char* domain, int version);
 
   /// Casts that graphs have and did not have before.
   void note_casts(const onnx::GraphProto& before, const onnx::GraphProto& after);
@@ -121,7 +123,7 @@ class TypedEdit {
       const TensorId id = tensor(node.input(i));
       if (id == kNone || parameters_.contains({layer, static_cast<std::size_t>(i)})) continue;
       const auto quantized = quantized_.find({layer, static_cast<std::size_t>(i)});
-      if (layer != kNone && quantized != quantized_.end() && quantized->second->integers) continue;
+      if (layer != kNone && quantized != quantized_.end() && quantized->second->elements) continue;
       function(i, id, read_of(index, static_cast<std::size_t>(i), id));
     }
   }
@@ -167,9 +169,16 @@ class TypedEdit {
   void edit_inputs(std::size_t index, onnx::NodeProto& node);
 
   /// A node that is new, before the one that is being written.
+  using NodeAttributes = std::vector<std::pair<const char*, std::int64_t>>;
   void add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
-                const std::string& output, std::optional<std::int64_t> axis = std::nullopt);
+                const std::vector<std::string>& outputs, const NodeAttributes& attributes = {},
+                const char* domain = "");
+  /// Of the activations of this type: one for all.
+  std::string zero_point(DataType type);
 
+  void dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
+                            const std::string& scale, const std::string& result,
+                            const TypedChanges::Quantized& how);
   std::string dequantized_activation(TensorId id, const TypedChanges::Quantized& how);
 
   std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);
@@ -206,9 +215,11 @@ class TypedEdit {
   std::map<LayerId, LayerId> absorbed_;
   std::map<std::pair<LayerId, std::size_t>, const Tensor*> parameters_;
   std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantized*> quantized_;
-  std::map<TensorId, std::string> dequantized_;                                  ///< Of activations.
-  std::map<std::pair<const void*, std::int64_t>, std::string> integer_weights_;  ///< By elements and axis.
-  std::string zero_;                                                             ///< The zero point of all of them.
+  /// Of activations, by the type of elements, axis and block.
+  std::map<std::tuple<TensorId, DataType, std::int64_t, std::int64_t>, std::string> dequantized_;
+  /// Of constants, by elements, axis and the type that layers read.
+  std::map<std::tuple<const void*, std::int64_t, DataType>, std::string> stored_elements_;
+  std::map<DataType, std::string> zeros_;
   std::set<TensorId> replaced_;
   std::vector<char> live_;
   std::map<TensorId, std::map<Variant, std::string>> variants_;

@@ -77,7 +77,7 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
     if (each->first.first != layer) break;
     const auto input = static_cast<int>(each->first.second);
     const TensorId id = network_.layer(layer).inputs[each->first.second];
-    node.set_input(input, each->second->integers ? dequantized_weights(id, *each->second)
+    node.set_input(input, each->second->elements ? dequantized_weights(id, *each->second)
                                                  : dequantized_activation(id, *each->second));
   }
   Names renamed;
@@ -94,52 +94,107 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
 }
 
 void TypedEdit::add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
-                         const std::string& output, std::optional<std::int64_t> axis) {
+                         const std::vector<std::string>& outputs, const NodeAttributes& attributes,
+                         const char* domain) {
   onnx::NodeProto node;
   node.set_op_type(op);
+  if (*domain != '\0') node.set_domain(domain);
   node.set_name(file_.fresh(fmt::format("{}_{}", op, name)));
   for (const std::string& input : inputs) node.add_input(input);
-  node.add_output(output);
-  if (axis) {
-    onnx::AttributeProto& attribute = attribute_of(node, "axis");
+  for (const std::string& output : outputs) node.add_output(output);
+  for (const auto& [key, value] : attributes) {
+    onnx::AttributeProto& attribute = attribute_of(node, key);
     attribute.set_type(onnx::AttributeProto::INT);
-    attribute.set_i(*axis);
+    attribute.set_i(value);
   }
   nodes_.push_back(std::move(node));
 }
 
+std::string TypedEdit::zero_point(DataType type) {
+  std::string& result = zeros_[type];
+  if (!result.empty()) return result;
+  result = file_.fresh(fmt::format("{}_zero_point", name_of(type)));
+  add_initializer(result, Tensor::of<float>({}, {0.0f}), type);
+  return result;
+}
+
 std::string TypedEdit::dequantized_activation(TensorId id, const TypedChanges::Quantized& how) {
-  std::string& result = dequantized_[id];
+  std::string& result = dequantized_[{id, how.type, how.axis, how.block}];
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;
   const std::string source = name_in(id, DataType::kFloat32);
-  const std::string scale = file_.fresh(name + "_scale"), quantized = file_.fresh(name + "_int8");
+  const std::string scale = file_.fresh(name + "_scale"),
+                    quantized = file_.fresh(fmt::format("{}_{}", name, name_of(how.type)));
   result = file_.fresh(name + "_dequantized");
-  add_initializer(scale, how.scales, DataType::kFloat32);
-  if (zero_.empty()) {
-    zero_ = file_.fresh("int8_zero_point");
-    add_initializer(zero_, Tensor::of<std::int8_t>({}, {std::int8_t{0}}), DataType::kInt8);
+  if (how.block != 0) {
+    dequantize_blocks_of(name, source, quantized, scale, result, how);
+  } else {
+    add_initializer(scale, how.scales, DataType::kFloat32);
+    const std::string zero = zero_point(how.type);
+    add_node("QuantizeLinear", name, {source, scale, zero}, {quantized});
+    add_node("DequantizeLinear", name, {quantized, scale, zero}, {result});
   }
-  add_node("QuantizeLinear", name, {source, scale, zero_}, quantized);
-  add_node("DequantizeLinear", name, {quantized, scale, zero_}, result);
   ++file_.report.quantized;
-  describe_as(name, quantized, DataType::kInt8);
+  describe_as(name, quantized, how.type);
   describe_as(name, result, DataType::kFloat32);
   return result;
 }
 
+/// TensorRT's operators for scales that are found when the model runs.
+void TypedEdit::dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
+                                     const std::string& scale, const std::string& result,
+                                     const TypedChanges::Quantized& how) {
+  constexpr const char* kDomain = "trt";
+  const std::int64_t format = to_onnx_type(DataType::kFloat8E4M3);
+  file_.import_domain(kDomain, 1);
+  if (!how.second) {
+    add_node("TRT_MXFP8DynamicQuantize", name, {source}, {quantized, scale},
+             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", format}}, kDomain);
+    add_node("TRT_MXFP8DequantizeLinear", name, {quantized, scale}, {result},
+             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", to_onnx_type(DataType::kFloat32)}},
+             kDomain);
+    return;
+  }
+  const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
+  add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
+  add_node("TRT_FP4DynamicQuantize", name, {source, second}, {quantized, scale},
+           {{"axis", how.axis}, {"block_size", how.block}, {"scale_type", format}}, kDomain);
+  add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
+  add_node("DequantizeLinear", name, {quantized, both}, {result}, {{"axis", how.axis}, {"block_size", how.block}});
+}
+
 std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quantized& how) {
-  std::string& result = integer_weights_[{how.integers.raw(), how.axis}];
+  std::string& result = stored_elements_[{how.elements.raw(), how.axis, how.number}];
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;
-  const std::string integers = file_.fresh(name + "_int8"), scale = file_.fresh(name + "_scale");
+  const std::string elements = file_.fresh(fmt::format("{}_{}", name, name_of(how.type)));
+  std::string scale = file_.fresh(name + "_scale");
+  add_initializer(elements, how.elements, how.type);
+  add_initializer(scale, how.scales, how.scale_type);
+  DataType yields = how.scale_type;
+  if (how.second) {
+    const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
+    add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
+    add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
+    scale = both;
+    yields = DataType::kFloat32;
+  }
+  NodeAttributes attributes;
+  if (!how.scales.shape().empty()) attributes.emplace_back("axis", how.axis);
+  if (how.block != 0) attributes.emplace_back("block_size", how.block);
+  if (is_storage_only(yields)) {  // Of powers of two, the type of what they multiply is to be said.
+    yields = DataType::kFloat32;
+    attributes.emplace_back("output_dtype", to_onnx_type(yields));
+  }
   result = file_.fresh(name + "_dequantized");
-  add_initializer(integers, how.integers, DataType::kInt8);
-  add_initializer(scale, how.scales, DataType::kFloat32);
-  const bool per_axis = !how.scales.shape().empty();
-  add_node("DequantizeLinear", name, {integers, scale}, result,
-           per_axis ? std::optional<std::int64_t>(how.axis) : std::nullopt);
-  ++file_.report.integer_weights;
+  add_node("DequantizeLinear", name, {elements, scale}, {result}, attributes);
+  if (how.number != yields) {
+    const std::string wide = result;
+    result = file_.fresh(fmt::format("{}_{}", wide, short_name(how.number)));
+    add_node("Cast", name + "_dequantized", {wide}, {result}, {{"to", to_onnx_type(how.number)}});
+    ++file_.report.casts;
+  }
+  ++file_.report.stored_weights;
   return result;
 }
 

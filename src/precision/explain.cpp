@@ -10,9 +10,11 @@
 
 #include "backend/backend.h"
 #include "core/parallel.h"
+#include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "precision/local_errors.h"
 #include "precision/value_counts.h"
+#include "precision/weight_loss.h"
 
 namespace ulpscope {
 namespace {
@@ -60,7 +62,7 @@ class Explainer {
 
   bool is_sum() const {
     return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) &&
-           !is_quantized(precision());
+           is_float(precision());
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
     count_sums(a, b, out, precision(), count.sums);
@@ -86,7 +88,10 @@ class Explainer {
   }
 
   Reason reason() const {
-    Reason result = is_quantized(precision()) ? int8_reason() : float_reason();
+    Reason result = is_float(precision())                  ? float_reason()
+                    : is_beyond_scales()                   ? saturation()
+                    : form_of(precision()).products_only   ? format_reason()
+                                                           : int8_reason();
     result.low = precision();
     if (const RangeCount* count = count_of(result.tensor)) {
       const auto is_counted = [](std::int64_t n) { return n > 0; };
@@ -111,26 +116,54 @@ class Explainer {
   }
   std::string_view type() const { return name_of(precision()); }
 
-  Reason int8_reason() const {
-    Reason result;
-    const RangeCount* worst = nullptr;
-    std::size_t at = 0;
-    // Clipping is the reason where it costs more than the steps do.
+  /// The input whose clipping costs more than the steps do, and the most of all; none: the number of inputs.
+  std::size_t most_clipped() const {
+    std::size_t at = inputs_.size();
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       if (inputs_[i].outside_error > inputs_[i].inside_error &&
-          (worst == nullptr || inputs_[i].outside_error > worst->outside_error)) {
-        worst = &inputs_[i];
+          (at == inputs_.size() || inputs_[i].outside_error > inputs_[at].outside_error))
         at = i;
-      }
-    if (worst != nullptr) {
-      const double limit = 127.0 * static_cast<double>(low_.scale[layer_.inputs[at]]);
-      result.kind = ReasonKind::kSaturation;
-      fill(result, layer_.inputs[at], worst->clipped, worst->total, worst->largest);
-      result.text =
-          fmt::format("saturation: {} of {} values of '{}' lie beyond the scale's range of {:.4g} (up to {:.4g})",
-                      worst->clipped, worst->total, result.tensor, limit, worst->largest);
-      return result;
-    }
+    return at;
+  }
+  bool is_beyond_scales() const { return most_clipped() < inputs_.size(); }
+
+  Reason saturation() const {
+    Reason result;
+    const std::size_t at = most_clipped();
+    const RangeCount& worst = inputs_[at];
+    const double limit = 127.0 * static_cast<double>(low_.scale[layer_.inputs[at]]);
+    result.kind = ReasonKind::kSaturation;
+    fill(result, layer_.inputs[at], worst.clipped, worst.total, worst.largest);
+    result.text =
+        fmt::format("saturation: {} of {} values of '{}' lie beyond the scale's range of {:.4g} (up to {:.4g})",
+                    worst.clipped, worst.total, result.tensor, limit, worst.largest);
+    return result;
+  }
+
+  /// Of products in other formats than int8: what becomes of their constant weights, which are known.
+  Reason format_reason() const {
+    Reason result;
+    result.kind = ReasonKind::kRounding;
+    result.tensor = output_name();
+    const TensorId weights = layer_.inputs[1];
+    const bool coded = form_of(precision()).is_of_weights();
+    result.text = fmt::format("rounding of its {} to {}", coded ? "weights" : "inputs and weights", type());
+    if (!spec_.is_constant(weights)) return result;
+    const Encoding encoding = encoding_of(spec_, layer_, precision(), 1, low_.int8_output);
+    const ScaleLayout layout = scale_layout(spec_, layer_, 1, encoding);
+    const Tensor values = spec_.value(weights).in_memory();
+    const WeightLoss loss = weight_loss(values, dequantized(quantize(encoding, layout, values), layout), layout);
+    result.tensor = name(weights);
+    result.text += fmt::format(": the weights '{}' lose {:.2g} % (rms)", result.tensor, 100 * loss.relative);
+    if (loss.peak >= 8)
+      result.text += fmt::format(
+          ", most of it where the largest is {:.3g} times the mean of what shares its scale: small ones vanish beside it",
+          loss.peak);
+    return result;
+  }
+
+  Reason int8_reason() const {
+    Reason result;
     const RangeCount* coarse = nullptr;
     std::size_t where = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i)

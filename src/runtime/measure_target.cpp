@@ -340,7 +340,7 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
   target.name = fmt::format("{} (measured)", device.name);
   target.origin = Target::Origin{program, today(), backend, device.name, num_threads(), device.libraries};
   for (const LayerForm& form : layer_forms()) {
-    if (!form.implemented) continue;
+    if (form.products_only && !form.is_float()) continue;  // Emulated: nobody has them so.
     progress(fmt::format("products in {}", form.name));
     target.tflops[static_cast<std::size_t>(form.precision)] = measured_tflops(build, form.precision);
   }
@@ -387,7 +387,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
   };
   std::vector<Precision> lowest{Precision::kFP32};
   for (const Precision p : given.enabled.members())
-    if (form_of(p).implemented) lowest.push_back(p);
+    lowest.push_back(p);
   for (const Precision p : lowest) {
     progress(fmt::format("groups in {}", name_of(p)));
     measure(free, lowest_options(given, p));

@@ -26,7 +26,7 @@ Model biased_product() {
   return model;
 }
 
-BuildOptions int8_options(std::map<std::string, float> scales, ConstraintMode mode = ConstraintMode::kNone,
+BuildOptions options_with_scales(std::map<std::string, float> scales, ConstraintMode mode = ConstraintMode::kNone,
                           bool lowest = true) {
   BuildOptions options = fp16_options(mode, Fusion::kFull, lowest);
   options.enabled.set(Precision::kINT8);
@@ -35,7 +35,7 @@ BuildOptions int8_options(std::map<std::string, float> scales, ConstraintMode mo
 }
 
 TEST(Int8Choice, TheLowestWhereScalesAllowIt) {
-  auto rows = report_of(*Engine::build(biased_product().load(), int8_options({{"x", 0.1f}, {"a", 0.1f}, {"r", 1.0f}})));
+  auto rows = report_of(*Engine::build(biased_product().load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"r", 1.0f}})));
   EXPECT_EQ(rows["MatMul"].precision, "int8");
   EXPECT_EQ(rows["MatMul"].reason, "the lowest enabled precision");
   EXPECT_EQ(rows["Bias"].precision, "int8");
@@ -50,7 +50,7 @@ TEST(Int8Choice, ALayerWithoutAScaleTakesTheNextHigherPrecisionAndTheTensorIsNam
   model.graph().mutable_input(1)->set_name("no_scale");
   *model.graph().mutable_node(3)->mutable_input(1) = "no_scale";
   const LogCapture log;
-  auto rows = report_of(*Engine::build(model.load(), int8_options({{"x", 0.1f}, {"a", 0.1f}, {"elsewhere", 1.0f}})));
+  auto rows = report_of(*Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"elsewhere", 1.0f}})));
   EXPECT_TRUE(log.has("[W] int8: 1 tensor(s) have no scale"));
   EXPECT_TRUE(log.has("precision: no_scale."));
   EXPECT_EQ(rows["MatMul"].precision, "int8");
@@ -65,7 +65,7 @@ TEST(Int8Choice, TheWarningNamesTenTensorsAndCountsTheRest) {
     model.node("Add", {"x" + std::to_string(i), "x" + std::to_string(i)}, {"x" + std::to_string(i + 1)});
   model.output("x13");
   const LogCapture log;
-  Engine::build(model.load(), int8_options({{"x0", 1.0f}}));
+  Engine::build(model.load(), options_with_scales({{"x0", 1.0f}}));
   EXPECT_TRUE(log.has("12 tensor(s) have no scale"));
   EXPECT_TRUE(log.has("x10 and 2 more"));
   EXPECT_FALSE(log.has("x11,"));
@@ -75,7 +75,7 @@ TEST(Int8Choice, RefusedRequestsNameTheLayerAndTheReason) {
   const auto with = [](const char* name, DataType type, std::map<std::string, float> scales, ConstraintMode mode) {
     auto network = biased_product().load();
     layer_named(*network, name).precision = type;
-    return report_of(*Engine::build(network, int8_options(std::move(scales), mode)));
+    return report_of(*Engine::build(network, options_with_scales(std::move(scales), mode)));
   };
   const std::map<std::string, float> all{{"x", 0.1f}, {"a", 0.1f}, {"r", 0.1f}};
   expect_error(ErrorCode::kBuild, {"'Sum'", "int8", "no scales for r", "obey"}, [&] {
@@ -98,16 +98,16 @@ TEST(Int8Choice, ABiasFollowsItsProduct) {
   const std::map<std::string, float> scales{{"x", 0.1f}};
   auto network = biased_product().load();
   layer_named(*network, "Bias").precision = DataType::kInt8;
-  EXPECT_EQ(report_of(*Engine::build(network, int8_options(scales, ConstraintMode::kObey)))["Bias"].precision, "int8");
+  EXPECT_EQ(report_of(*Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)))["Bias"].precision, "int8");
   layer_named(*network, "MatMul").precision = DataType::kFloat16;
   expect_error(ErrorCode::kBuild, {"'Bias'", "int8", "the bias of 'MatMul'"},
-               [&] { Engine::build(network, int8_options(scales, ConstraintMode::kObey)); });
-  EXPECT_EQ(report_of(*Engine::build(network, int8_options(scales, ConstraintMode::kPrefer)))["Bias"].precision,
+               [&] { Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)); });
+  EXPECT_EQ(report_of(*Engine::build(network, options_with_scales(scales, ConstraintMode::kPrefer)))["Bias"].precision,
             "fp16");
   // A bias in fp32 is still added before anything is rounded, and stored as asked.
   layer_named(*network, "MatMul").precision = DataType::kInt8;
   layer_named(*network, "Bias").precision = DataType::kFloat32;
-  auto rows = report_of(*Engine::build(network, int8_options(scales, ConstraintMode::kObey)));
+  auto rows = report_of(*Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)));
   EXPECT_EQ(rows["Bias"].precision, "fp32");
   EXPECT_EQ(rows["Bias"].group, "MatMul + Bias");
 }
@@ -123,7 +123,7 @@ TEST(Int8Choice, LayersThatMoveValuesPassOnTheirScaleAndTakeAnyRequest) {
   layer_named(*network, "Flatten").precision = DataType::kInt8;
   layer_named(*network, "Square").precision = DataType::kInt8;
   const Tensor x = Tensor::of<float>({2, 6}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.4f});
-  const auto engine = Engine::build(network, int8_options({{"x", 1.0f}}, ConstraintMode::kObey));
+  const auto engine = Engine::build(network, options_with_scales({{"x", 1.0f}}, ConstraintMode::kObey));
   EXPECT_THAT(run_first(*engine, {x}), ::testing::ElementsAre(1, 49, 4, 64, 9, 81, 16, 100, 25, 121, 36, 144));
 }
 
@@ -135,14 +135,14 @@ TEST(Int8Choice, CostsTakeItForLargeProductsOnly) {
   model.node("Relu", {"b"}, {"y"}, "Relu");
   model.output("y");
   auto rows =
-      report_of(*Engine::build(model.load(), int8_options({{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kNone, false)));
+      report_of(*Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kNone, false)));
   EXPECT_EQ(rows["First"].precision, "int8");
   EXPECT_THAT(rows["First"].reason, HasSubstr("H200"));
   EXPECT_EQ(rows["Second"].precision, "int8");
   EXPECT_EQ(rows["Relu"].precision, "fp16");
   EXPECT_EQ(rows["Second"].group, "Second + Relu");
   rows = report_of(*Engine::build(biased_product().load(),
-                                  int8_options({{"x", 0.1f}, {"a", 1.0f}, {"r", 1.0f}}, ConstraintMode::kNone, false)));
+                                  options_with_scales({{"x", 0.1f}, {"a", 1.0f}, {"r", 1.0f}}, ConstraintMode::kNone, false)));
   for (const char* name : {"MatMul", "Bias", "Relu", "Sum"}) EXPECT_EQ(rows[name].precision, "fp32") << name;
 }
 
@@ -158,7 +158,7 @@ TEST(Int8Choice, CostsTakeItForSmallProductsBehindEachOther) {
   model.node("MatMul", {"b", "v"}, {"y"}, "Second");
   model.output("y");
   for (bool fp16 : {false, true}) {
-    BuildOptions options = int8_options({{"x", 0.1f}, {"b", 1.0f}}, ConstraintMode::kNone, false);
+    BuildOptions options = options_with_scales({{"x", 0.1f}, {"b", 1.0f}}, ConstraintMode::kNone, false);
     options.enabled.set(Precision::kFP16, fp16);
     auto rows = report_of(*Engine::build(model.load(), options));
     EXPECT_EQ(rows["First"].precision, "int8");
@@ -171,12 +171,12 @@ TEST(Int8Choice, CostsTakeItForSmallProductsBehindEachOther) {
 TEST(Int8Choice, RefusesScalesThatAreNoNumbers) {
   for (float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     expect_error(ErrorCode::kInvalidArgument, {"'x'", "scale"}, [&] {
-      Engine::build(biased_product().load(), int8_options({{"x", bad}}));
+      Engine::build(biased_product().load(), options_with_scales({{"x", bad}}));
     });
 }
 
 TEST(Int8Choice, AReplayKeepsTheEpilogueOfAnInt8ProductInFloat) {
-  const BuildOptions options = int8_options({{"x", 0.1f}});
+  const BuildOptions options = options_with_scales({{"x", 0.1f}});
   BuildOptions again = options;
   again.tactic_replay = std::make_shared<const TacticReplay>(
       tactics_from_json(Engine::build(biased_product().load(), options)->tactic_replay_json()));

@@ -18,7 +18,8 @@ TEST(LayerForms, NamesRequestsAndTypesLeadBackToThePrecision) {
     if (form.type != DataType::kUndefined) {
       EXPECT_EQ(Request(form.type), Request(form.precision)) << form.name;
     }
-    EXPECT_EQ(form.is_quantized(), form.stored == DataType::kUndefined) << form.name;
+    EXPECT_EQ(form.is_float(), form.stored != DataType::kUndefined) << form.name;
+    EXPECT_EQ(form.is_of_weights() || form.is_quantized(), !form.is_float()) << form.name;
   }
   EXPECT_EQ(precision_from_type(DataType::kUndefined), std::nullopt) << "tf32 has no type, and no type means it";
   EXPECT_EQ(Request(DataType::kInt64).precision(), std::nullopt);
@@ -27,7 +28,9 @@ TEST(LayerForms, NamesRequestsAndTypesLeadBackToThePrecision) {
 }
 
 TEST(LayerForms, ListsHaveTheirWords) {
-  EXPECT_EQ(precision_list(" or "), "fp32, tf32, fp16, bf16, fp8 or int8");
+  EXPECT_EQ(precision_list(" or "),
+            "fp32, tf32, fp16, bf16, fp8, int8, mxfp8, nvfp4, mxfp4, int8-weights, fp8-weights, mxfp8-weights, "
+            "nvfp4-weights, mxfp4-weights, int4, int4-64 or int4-32");
   EXPECT_EQ(precision_list(" and ", is_rung), "fp32, tf32, fp16 and bf16");
 }
 
@@ -35,8 +38,26 @@ TEST(LayerForms, BytesAreThoseOfOperands) {
   const LayerForm &int8 = form_of(Precision::kINT8), &tf32 = form_of(Precision::kTF32);
   EXPECT_EQ(int8.bytes(int8.weight), 1);
   EXPECT_EQ(tf32.bytes(tf32.activation), 4);
+  const auto weight_bits = [](Precision p) { return 8 * form_of(p).bytes(form_of(p).weight); };
+  EXPECT_EQ(weight_bits(Precision::kNVFP4), 4.5);
+  EXPECT_EQ(weight_bits(Precision::kMXFP8), 8.25);
+  EXPECT_EQ(weight_bits(Precision::kINT4Block64), 4.25);
+  EXPECT_EQ(form_of(Precision::kINT4).bytes(form_of(Precision::kINT4).activation), 2);
   EXPECT_EQ(int8.read_type(), DataType::kInt8);
   EXPECT_EQ(tf32.read_type(), DataType::kFloat32);
+}
+
+TEST(LayerForms, WeightsAloneAndBlocksAreFormsOfTheirOwn) {
+  EXPECT_EQ(weights_alone(Precision::kNVFP4), Precision::kNVFP4Weights);
+  EXPECT_EQ(weights_alone(Precision::kINT8), Precision::kINT8Weights);
+  EXPECT_EQ(weights_alone(Precision::kFP16), Precision::kFP16);
+  EXPECT_EQ(weights_alone(Precision::kINT4), Precision::kINT4);
+  EXPECT_EQ(int4_in_blocks(64), Precision::kINT4Block64);
+  EXPECT_EQ(int4_in_blocks(48), std::nullopt);
+  EXPECT_EQ(form_of(Precision::kINT4Block64).flag(), "--int4 --block-size 64");
+  EXPECT_EQ(form_of(Precision::kFP8Weights).flag(), "--fp8 --weights-only");
+  EXPECT_TRUE(with_smaller_blocks({Precision::kINT4}).has(Precision::kINT4Block64));
+  EXPECT_FALSE(with_smaller_blocks({Precision::kINT8}).has(Precision::kINT4Block64));
 }
 
 TEST(PrecisionSet, KeepsItsMembersInOrder) {

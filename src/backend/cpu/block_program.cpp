@@ -106,7 +106,7 @@ class BlockCompiler {
     if (!is_binary_instruction(step.instruction)) {
       bring(step.a, s);
       if (step.instruction == Instruction::kCopy) return;
-      if (step.instruction == Instruction::kFakeQuantize) return quantize({step.p, step.q != 0.0f}, false, -1);
+      if (step.instruction == Instruction::kFakeQuantize) return quantize(to_bytes(step.p, step.q != 0.0f), false, -1);
       BlockOp& op = add(kernels_.unary(step.instruction));
       op.p = step.p;
       op.q = step.q;
@@ -128,10 +128,10 @@ class BlockCompiler {
   }
 
   void quantize(const Quantization& quantization, bool as_bytes, int place) {
-    const Inverse inverse = inverse_of(quantization.scale, quantization.is_unsigned);
+    const Inverse inverse = inverse_of(quantization.scale, quantization.is_unsigned());
     BlockOp& op = add(as_bytes ? kernels_.store_bytes(inverse.exists) : kernels_.quantize(inverse.exists), place);
     op.p = quantization.scale;
-    op.q = quantization.is_unsigned ? 1.0f : 0.0f;
+    op.q = quantization.is_unsigned() ? 1.0f : 0.0f;
     op.r = inverse.r;
     op.s = inverse.s;
   }

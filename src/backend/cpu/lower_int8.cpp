@@ -1,4 +1,4 @@
-// Operands of int8 layers, and products of integers: they are held in float32, where every sum of magnitude up to 2^24
+// Operands of layers that read elements, and products of integers: they are held in float32, where every sum of magnitude up to 2^24
 // is exact; longer sums are cut into pieces.
 #include <fmt/format.h>
 
@@ -17,14 +17,14 @@ namespace {
 
 constexpr double kExact = 0x1p24;
 
-double largest_of(const Quantization& q) { return q.is_unsigned ? 255 : 128; }
+double largest_of(const Quantization& q) { return q.is_unsigned() ? 255 : 128; }
 
 }  // namespace
 
 int Lowering::read_operand(LayerId id, const Operand& operand, Layout layout) {
   if (!operand.is_encoded()) return read(operand, layout, id);
   if (spec_.is_constant(operand.tensor)) return constant_slot(constants_.dequantized(id, operand));
-  return read_integers(operand, layout, IntegerForm::kDequantized, id);
+  return read_elements(operand, layout, IntegerForm::kDequantized, id);
 }
 
 std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Quantization& a,

@@ -253,7 +253,8 @@ bool Lowering::lower_quantization(const LayerKernel& kernel) {
 
 TensorId Lowering::quantized_source(LayerId dequantize) const {
   const Layer& l = layer(dequantize);
-  if (!ops::is_dequantize(l) || !dequantized(spec_, l.outputs[0])) return kNone;
+  if (!ops::is_dequantize(l) || spec_.type(l.outputs[0]) != DataType::kFloat32) return kNone;
+  if (const auto q = dequantized(spec_, l.outputs[0]); !q || !q->is_integer()) return kNone;
   const LayerId producer = network_.tensor(l.inputs[0]).producer;
   if (producer == kNone || !ops::is_quantize(layer(producer))) return kNone;
   const Layer& q = layer(producer);

@@ -35,7 +35,7 @@ void Lowering::lower(const ProductKernel& kernel) {
 int Lowering::read_first(const ProductKernel& kernel, IntegerForm form, MatMulSpec& spec) {
   const Operand& a = kernel.operands[0];
   const int read_as_it_lies =
-      kernel.elements ? read_integers(a, Layout::kDense, form, kernel.layer) : read(a, Layout::kDense, kernel.layer);
+      kernel.elements ? read_elements(a, Layout::kDense, form, kernel.layer) : read(a, Layout::kDense, kernel.layer);
   constexpr std::int64_t kLong = 2048;  // oneDNN splits sums from here on.
   if (!spec.transpose_a || (spec.m > 1 && spec.k < kLong)) return read_as_it_lies;
   spec.transpose_a = false;
@@ -46,31 +46,41 @@ int Lowering::read_first(const ProductKernel& kernel, IntegerForm form, MatMulSp
   return transposed;
 }
 
-/// The second factor: one more input, or a constant of the product. Of integers also what their sums are scaled by.
+/// The second factor: one more input, or a constant of the product. Of elements also what their sums are scaled by.
 void Lowering::read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& spec, Results& results,
                            std::vector<int>& inputs) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   if (!spec_.is_constant(b.tensor)) {
-    inputs.push_back(kernel.elements ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
+    inputs.push_back(kernel.elements ? read_elements(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
-    if (kernel.elements)
-      results.scaling.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
+    if (kernel.elements && a.encoding->granularity != Granularity::kBlock)
+      results.scaling.scale = Tensor::of<float>({1}, {a.outer_scale() * b.outer_scale()});
   } else if (kernel.elements) {
-    const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
-    const auto weights =
-        constants_.integer_weights(layer(kernel.layer), constant({b.tensor, Rounding::kNone, b.first}), key, false);
-    spec.constant_b = [weights] { return weights->integers; };
-    spec.key_b = key + "|int8";
-    results.scaling.scale = constants_.product_scales(a.quantization(), weights->scales, spec.key_b);
+    const std::string key = constants_.element_weights_key(kernel.layer, b);
+    const auto weights = constants_.element_weights(layer(kernel.layer), *b.encoding,
+                                                    constant({b.tensor, Rounding::kNone, b.first}), key, false);
+    spec.constant_b = [weights] { return weights->elements; };
+    spec.key_b = key + "|elements";
+    set_scales(kernel, *weights, spec.key_b, results.scaling);
     if (!bytes) return;
-    spec.type_a = a.quantization().is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+    spec.type_a = a.quantization().is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
     spec.type_b = DataType::kInt8;
-    spec.constant_b = [weights] { return weights->integers.cast(DataType::kInt8); };
+    spec.constant_b = [weights] { return weights->elements.cast(DataType::kInt8); };
     spec.key_b += "|bytes";
   } else {
-    spec.constant_b = constants_.source(b);
-    spec.key_b = constants_.key(b);
+    spec.constant_b = constants_.weights(kernel);
+    spec.key_b = constants_.weights_key(kernel);
   }
+}
+
+/// What sums of elements are multiplied by: of float elements, the scales per channel before that of the activation.
+void Lowering::set_scales(const ProductKernel& kernel, const PreparedConstants::ElementWeights& weights,
+                          const std::string& key, Scaling& scaling) {
+  const Operand& x = kernel.operands[0];
+  if (x.encoding->granularity == Granularity::kBlock) return;
+  const bool apart = !kernel.sums_bytes() && weights.scales.size() > 1;
+  scaling.scale = apart ? weights.scales : constants_.product_scales(x, weights.scales, key);
+  if (apart) scaling.second = x.scale;
 }
 
 /// Lets the first addition of a constant vector along n ride on the product: `c`, else that of the epilogue. True: `c`
@@ -125,16 +135,17 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   Results results;
   results.scaling.last = true;
   // By instructions for bytes, where the processor has them: the sums are the same.
-  const bool bytes = kernel.elements && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
+  const bool bytes = kernel.sums_bytes() && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
                      spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
   std::vector<int> inputs{read_first(kernel, bytes ? IntegerForm::kBytes : IntegerForm::kFloats, spec)};
   read_second(kernel, bytes, spec, results, inputs);
   const bool c_rides = fold_bias(kernel, *form, c, spec, results);
-  if (kernel.elements && !bytes) {
+  if (kernel.sums_bytes() && !bytes) {
     results.slot = add_integer_parts(exact_products(kernel, spec), inputs, kernel.epilogue.domain, kernel.layer);
   } else {
     results.slot = new_float_slot(kernel.epilogue.domain);
-    add_step(spec.constant_b && !bytes ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()),
+    const bool as_stored = spec.constant_b && !kernel.elements && !b.is_encoded();
+    add_step(as_stored ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()),
              std::move(inputs), {results.slot}, kernel.layer);
   }
   if (const bool c_left = c.tensor != kNone && !c_rides; c_left || form->alpha != 1.0f)
@@ -203,7 +214,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Rounding rounding = kernel.operands[1].rounding;
   spec.kernel = shape(l.inputs[1]);
   spec.weights = constants_.convolution_weights(kernel, rounding, spec.key);
-  if (kernel.elements) return lower_integer_convolution(kernel, std::move(spec));
+  if (kernel.elements) return lower_element_convolution(kernel, std::move(spec));
   Results results;
   results.layout = Layout::kChannelsLast;
   (transposed ? results.scaling.bias : spec.bias) = constants_.convolution_bias(kernel, rounding, spec.key);
@@ -229,7 +240,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   // Weights that the file has in a narrow type are widened for every run, where that is little work beside the product.
   constexpr std::int64_t kMuchWork = 1024;  // Places of an output map.
   const bool anew =
-      is_stored_narrow(spec_.value(l.inputs[1])) && num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
+      is_stored_narrow(spec_.value(l.inputs[1])) && !kernel.operands[1].is_encoded() && num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
   std::unique_ptr<Kernel> step = make_convolution_kernel(spec, anew ? ObjectCache(prepared_anew) : object_cache());
   if (step == nullptr) return false;
   std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer)};
@@ -246,38 +257,39 @@ std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, co
                                                         const Tensor& integers, const std::string& key) {
   if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0]) || is_faster_on_floats(spec))
     return nullptr;
-  spec.type = x.is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+  spec.type = x.is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
   spec.weights = [integers] { return integers.cast(DataType::kInt8); };
   spec.key = key + "|bytes";
   return make_convolution_kernel(spec, object_cache());
 }
 
-bool Lowering::lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
+bool Lowering::lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
   const Layer& l = layer(kernel.layer);
-  const Quantization& x = kernel.operands[0].quantization();
-  // Scales and integers depend on how the layer uses its weights, too.
+  const Operand& x = kernel.operands[0];
+  // Scales and elements depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
-  const auto weights =
-      constants_.integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
+  const auto weights = constants_.element_weights(l, *kernel.operands[1].encoding, weights_.get(spec.key, spec.weights),
+                                                  key, kernel.normalization != kNone);
   std::vector<std::unique_ptr<Kernel>> kernels;
   IntegerForm form = IntegerForm::kBytes;
-  if (auto made = make_byte_convolution(spec, x, weights->integers, key)) {
+  if (auto made = kernel.sums_bytes() ? make_byte_convolution(spec, x.quantization(), weights->elements, key) : nullptr) {
     kernels.push_back(std::move(made));
   } else {
     form = IntegerForm::kFloats;
-    const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
+    const std::vector<Tensor> parts = kernel.sums_bytes() ? exact_parts(l, weights->elements, x.quantization(), key)
+                                                          : std::vector<Tensor>{weights->elements};
     for (std::size_t i = 0; i < parts.size(); ++i) {
       spec.weights = [part = parts[i]] { return part; };
-      spec.key = fmt::format("{}|int8 {} of {}", key, i, parts.size());
+      spec.key = fmt::format("{}|elements {} of {}", key, i, parts.size());
       kernels.push_back(make_convolution_kernel(spec, object_cache()));
       if (kernels.back() == nullptr) return false;
     }
   }
-  const int input = read_integers(kernel.operands[0], Layout::kChannelsLast, form, kernel.layer);
+  const int input = read_elements(x, Layout::kChannelsLast, form, kernel.layer);
   Results results;
   results.layout = Layout::kChannelsLast;
   results.slot = add_integer_parts(std::move(kernels), {input}, kernel.epilogue.domain, kernel.layer);
-  results.scaling.scale = constants_.product_scales(x, weights->scales, key);
+  set_scales(kernel, *weights, key, results.scaling);
   results.scaling.bias = constants_.convolution_bias(kernel, Rounding::kNone, spec.key);
   lower_epilogue(kernel, results);
   return true;

@@ -169,6 +169,7 @@ Register Lowering::compile_scaling(ProgramBuilder& program, const Shape& domain,
     return program.input(strides, Rounding::kNone);
   };
   if (scaling.scale) value = program.apply(Instruction::kMul, value, operand(scaling.scale));
+  if (scaling.second != 1) value = program.apply(Instruction::kMul, value, program.constant(scaling.second));
   return scaling.bias ? program.apply(Instruction::kAdd, value, operand(scaling.bias)) : value;
 }
 
@@ -217,7 +218,7 @@ void Lowering::add_quantization(const Quantization& quantization, IntegerForm fo
     program.output_bytes(x, quantization);
   else
     program.output(
-        program.apply(Instruction::kFakeQuantize, x, -1, quantization.scale, quantization.is_unsigned ? 1.0f : 0.0f),
+        program.apply(Instruction::kFakeQuantize, x, -1, quantization.scale, quantization.is_unsigned() ? 1.0f : 0.0f),
         Rounding::kNone);
   if (!add_program(program, {source}, {target}, layer_id)) throw InternalError("a quantization could not be expressed");
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "backend/conversion.h"
 #include "backend/cpu/join.h"
@@ -176,27 +177,35 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   return variants_[key] = variants_[rounded] = slot;
 }
 
-int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm form, LayerId reader) {
+int Lowering::read_elements(const Operand& operand, Layout layout, IntegerForm form, LayerId reader) {
   const TensorId id = operand.tensor;
-  const auto key = std::make_tuple(id, layout, form);
-  if (const auto found = integers_.find(key); found != integers_.end()) return found->second;
+  const bool integers = operand.is_of_bytes();
+  const std::string what = integers ? fmt::format("{}", static_cast<int>(form))
+                                    : fmt::format("{} {} axis {} {:08x}", static_cast<int>(form),
+                                                  to_string(*operand.encoding), operand.encoding->axis,
+                                                  std::bit_cast<std::uint32_t>(operand.scale));
+  const auto key = std::make_tuple(id, layout, what);
+  if (const auto found = elements_.find(key); found != elements_.end()) return found->second;
   const ValueLocation from = location(id);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
   const bool bytes = form == IntegerForm::kBytes;
-  const DataType type = !bytes                               ? DataType::kFloat32
-                        : operand.quantization().is_unsigned ? DataType::kUInt8
-                                                             : DataType::kInt8;
+  const DataType type = !bytes                                 ? DataType::kFloat32
+                        : operand.quantization().is_unsigned() ? DataType::kUInt8
+                                                               : DataType::kInt8;
   const int slot = new_slot(type, spec_.shape(id));
   int source = from.slot;
   if (layout != from.layout) {
     source = bytes ? new_slot(DataType::kFloat32, spec_.shape(id)) : slot;
     add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {from.slot}, {source}, reader);
   }
-  if (made_.slots[slot].dynamic || made_.slots[source].dynamic || form == IntegerForm::kFloats)
+  if (!integers)
+    add_step(make_element_kernel(*operand.encoding, operand.scale, form == IntegerForm::kDequantized), {source}, {slot},
+             reader);
+  else if (made_.slots[slot].dynamic || made_.slots[source].dynamic || form == IntegerForm::kFloats)
     add_step(make_quantize_kernel(operand.quantization(), form), {source}, {slot}, reader);
   else
     add_quantization(operand.quantization(), form, shape(id), layout, source, slot, reader);
-  return integers_[key] = slot;
+  return elements_[key] = slot;
 }
 
 }  // namespace ulpscope::cpu

@@ -59,7 +59,7 @@ class Lowering {
   /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
   int read(const Operand& operand, Layout layout, LayerId reader);
   /// The same as 8-bit integers, or as these times their scale again.
-  int read_integers(const Operand& operand, Layout layout, IntegerForm form, LayerId reader);
+  int read_elements(const Operand& operand, Layout layout, IntegerForm form, LayerId reader);
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
@@ -113,6 +113,7 @@ class Lowering {
   /// What makes real numbers of a product of integers: float32, one element or one per output channel.
   struct Scaling {
     Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; either may be absent.
+    float second = 1;    ///< acc * scale * second + bias.
     bool last = false;   ///< The channels are the last dimension, else dimension 1.
   };
   Register compile_scaling(ProgramBuilder& program, const Shape& domain, Layout layout, std::vector<int>& inputs,
@@ -137,7 +138,9 @@ class Lowering {
   std::unique_ptr<Kernel> weighted_product(MatMulSpec spec, const Operand& weights);
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);
-  bool lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
+  void set_scales(const ProductKernel& kernel, const PreparedConstants::ElementWeights& weights, const std::string& key,
+                  Scaling& scaling);
+  bool lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
   std::unique_ptr<Kernel> make_byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
                                                 const std::string& key);
   /// The operator's reference kernel on the prepared operands.
@@ -169,7 +172,8 @@ class Lowering {
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   IdMap<TensorId, ActivationKey> keys_;
   std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
-  std::map<std::tuple<TensorId, Layout, IntegerForm>, int> integers_;
+  /// As elements, by layout, and by what else differs (the encoding, its scale, how integers are held).
+  std::map<std::tuple<TensorId, Layout, std::string>, int> elements_;
 };
 
 }  // namespace ulpscope::cpu

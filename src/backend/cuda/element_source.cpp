@@ -91,7 +91,7 @@ std::string stored_code(const ProgramOutput& output, const std::string& value) {
   }
   const Quantization& q = *output.quantization;
   return fmt::format("quantize({}, {}, {})", rounded_code(output.rounding, value), literal(q.scale),
-                     q.is_unsigned ? "0.0f, 255.0f" : "-128.0f, 127.0f");
+                     q.is_unsigned() ? "0.0f, 255.0f" : "-128.0f, 127.0f");
 }
 
 std::string store_code(const ProgramOutput& output, const std::string& pointer, const std::string& offset,

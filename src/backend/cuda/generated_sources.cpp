@@ -66,8 +66,8 @@ class Description {
     add(values);
   }
   void add(const Quantization& quantization) {
-    const auto& [scale, is_unsigned] = quantization;
-    add_all(scale, is_unsigned);
+    const auto& [scale, elements] = quantization;
+    add_all(scale, elements);
   }
   void add(const ProgramInput& input) {
     const auto& [type, strides, rounding, alignment] = input;

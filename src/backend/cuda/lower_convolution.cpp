@@ -198,7 +198,7 @@ ConvolutionSpec Convolutions::convolution_spec(const ProductKernel& kernel, std:
                        .pads_end = g.pads_end,
                        .groups = g.groups};
   spec.operands = !kernel.elements                                ? type_of(kernel.operands[0].rounding)
-                  : kernel.operands[0].quantization().is_unsigned ? DataType::kUInt8
+                  : kernel.operands[0].quantization().is_unsigned() ? DataType::kUInt8
                                                                   : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
   spread.assign(input.size() - 2, 1);
@@ -228,6 +228,7 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
   if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
+  if (kernel.elements && !kernel.sums_bytes()) return false;
   for (std::size_t i = 1; i < l.inputs.size(); ++i)
     if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
   const bool transposed = ops::is_transposed_convolution(l);
@@ -243,9 +244,10 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   results.channel = 1;
   if (kernel.elements) {
     const std::string own = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key);
-    const auto weights = constants_.integer_weights(l, weights_.get(key, values), own, kernel.normalization != kNone);
-    values = [weights] { return weights->integers; };
-    results.scale = constants_.product_scales(kernel.operands[0].quantization(), weights->scales, own);
+    const auto weights = constants_.element_weights(l, *kernel.operands[1].encoding, weights_.get(key, values), own,
+                                                    kernel.normalization != kNone);
+    values = [weights] { return weights->elements; };
+    results.scale = constants_.product_scales(kernel.operands[0], weights->scales, own);
     key = own + "|int8";
   }
   std::string bias_key = key;

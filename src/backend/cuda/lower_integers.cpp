@@ -44,7 +44,7 @@ std::vector<std::int64_t> matrix_strides(const Shape& batch, std::int64_t apart,
 
 /// Sums of k products fit into int32, whatever the integers are.
 bool fits(std::int64_t k, const Quantization& a, bool b_is_unsigned) {
-  const std::int64_t largest = (a.is_unsigned ? 255 : 128) * (b_is_unsigned ? 255 : 128);
+  const std::int64_t largest = (a.is_unsigned() ? 255 : 128) * (b_is_unsigned ? 255 : 128);
   return k > 0 && k <= std::numeric_limits<std::int32_t>::max() / largest;
 }
 
@@ -54,7 +54,7 @@ bool fits(std::int64_t k, const Quantization& a, bool b_is_unsigned) {
 /// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
 bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
-  const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization().is_unsigned;
+  const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization().is_unsigned();
   const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
   const auto s = integer_shape(form, a_shape, b_shape);
   if (spec_.is_constant(a.tensor) || !s || !fits(s->k, a.quantization(), unsigned_b)) return false;
@@ -67,7 +67,7 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   spec.b = {1, k, batches > 1 ? k * n : 0};
   spec.d = {n, 1, batches > 1 ? m * n : 0};
   const bool by_library =
-      k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned && !unsigned_b && target_.has_product(spec);
+      k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned() && !unsigned_b && target_.has_product(spec);
 
   // k is innermost on both sides. The generated kernel takes the rows of all batches side by side.
   const auto turned = [](std::vector<std::int64_t> strides) {

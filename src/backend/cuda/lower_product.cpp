@@ -17,7 +17,9 @@ DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.opera
 bool Products::lower(const ProductKernel& kernel) {
   const auto form = ops::matrix_form(layer(kernel.layer));
   if (!form) return false;
-  return kernel.elements ? lower_integers(kernel, *form) : lower_with_others(kernel) || lower_matrices(kernel);
+  // Products of other elements than bytes run on the CPU.
+  if (kernel.elements) return kernel.sums_bytes() && lower_integers(kernel, *form);
+  return lower_with_others(kernel) || lower_matrices(kernel);
 }
 
 /// Rows of `a` where they lie, also with gaps between them, and results likewise, if all that is left to do can follow
@@ -57,7 +59,7 @@ View Products::read_second(const ProductKernel& kernel, const MatrixShape& matri
   spec.b = {1, spec.k, 0};
   if (const auto adjacent = adjacent_columns(kernel); !adjacent.empty()) return column_weights(kernel, adjacent, type);
   if (spec_.is_constant(b.tensor)) {
-    MatrixWeights weights = matrices_.float_weights(b, matrices);
+    MatrixWeights weights = matrices_.float_weights(kernel, matrices);
     if (columns != spec.n) weights = Matrices::padded(weights, columns);
     spec.n = columns;
     const auto stored = columns == matrices.n ? matrices_.stored_matrix(b, matrices, type) : std::nullopt;

@@ -32,7 +32,7 @@ std::optional<MatrixShape> Products::matrix_of_columns(const ProductKernel& kern
   const auto form = ops::matrix_form(layer(kernel.layer));
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   if (!form || spec_.is_constant(a.tensor) || !spec_.is_constant(b.tensor)) return {};
-  if (num_elements(kernel.epilogue.domain) == 0) return {};
+  if (num_elements(kernel.epilogue.domain) == 0 || (b.is_encoded() && !kernel.elements)) return {};
   const auto matrices = matrix_shape(*form, shape(a.tensor), shape(b.tensor), kernel.epilogue.domain);
   // Multiples of 8 columns: each begins where the libraries take it.
   const bool has = matrices && matrices->batch_a.empty() && !matrices->transpose_a && matrices->k > 0;

@@ -44,10 +44,10 @@ Tensor zero_padded(const Tensor& values, const Shape& shape) {
 View Matrices::read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
   const Quantization& q = operand.quantization();
   const auto [found, is_new] =
-      integers_.try_emplace({operand.tensor, operand.exact, q.scale, q.is_unsigned, domain, strides});
+      integers_.try_emplace({operand.tensor, operand.exact, q.scale, q.is_unsigned(), domain, strides});
   if (!is_new) return found->second;
   const View from = memory_.device_view(operand.plain());
-  const View to = steps_.new_view(q.is_unsigned ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
+  const View to = steps_.new_view(q.is_unsigned() ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
   ProgramAssembly assembly(domain, 0);
   const Register value =
       assembly.input(from, broadcast_strides(shape(operand.tensor), from.strides, domain), Rounding::kNone);
@@ -134,8 +134,13 @@ MatrixWeights Matrices::float_weights(const Operand& b, const MatrixShape& matri
   return {constants_.key(b) + "|k innermost", k_innermost(constants_.source(b), matrices), {}};
 }
 
+MatrixWeights Matrices::float_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
+  return {constants_.weights_key(kernel) + "|k innermost", k_innermost(constants_.weights(kernel), matrices), {}};
+}
+
 std::optional<StoredMatrix> Matrices::stored_matrix(const Operand& b, const MatrixShape& matrices,
                                                     DataType type) const {
+  if (b.is_encoded()) return std::nullopt;
   const Tensor& value = spec_.value(b.tensor);
   const auto [first, last] = constants_.roundings(b);
   const bool as_type = last == Rounding::kNone || (last != Rounding::kTF32 && type_of(last) == type);
@@ -148,11 +153,11 @@ std::optional<StoredMatrix> Matrices::stored_matrix(const Operand& b, const Matr
 
 MatrixWeights Matrices::integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
   const Operand& b = kernel.operands[1];
-  const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
-  const auto weights =
-      constants_.integer_weights(layer(kernel.layer), constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
-  return {key + "|k innermost", k_innermost([weights] { return weights->integers; }, matrices),
-          constants_.product_scales(kernel.operands[0].quantization(), weights->scales, key)};
+  const std::string key = constants_.element_weights_key(kernel.layer, b);
+  const auto weights = constants_.element_weights(layer(kernel.layer), *b.encoding,
+                                                  constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
+  return {key + "|k innermost", k_innermost([weights] { return weights->elements; }, matrices),
+          constants_.product_scales(kernel.operands[0], weights->scales, key)};
 }
 
 }  // namespace ulpscope::cuda

@@ -53,6 +53,8 @@ class Matrices : KernelLowering {
   View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides);
 
   MatrixWeights float_weights(const Operand& b, const MatrixShape& matrices) const;
+  /// Of a product, also where it stores its weights as elements.
+  MatrixWeights float_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   MatrixWeights integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   static MatrixWeights padded(const MatrixWeights& weights, std::int64_t columns);
   /// What the device can make the elements of float_weights() of, as `type`; nothing where they are rounded otherwise.

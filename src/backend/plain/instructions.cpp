@@ -20,7 +20,7 @@ double clamp(double x, double low, double high) { return smaller(larger(x, low),
 
 double quantize(float x, float scale, bool is_unsigned) {
   float result;
-  const Quantization by{scale, is_unsigned};
+  const Quantization by = to_bytes(scale, is_unsigned);
   quantize_array(&x, &result, 1, scale, by.lowest(), by.largest(), true);
   return static_cast<double>(result);
 }

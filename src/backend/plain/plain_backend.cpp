@@ -6,6 +6,7 @@
 
 #include "backend/plain/instructions.h"
 #include "backend/reference_kernel.h"
+#include "engine/element_forms.h"
 #include "engine/scale_shift.h"
 #include "ops/forms.h"
 
@@ -50,23 +51,42 @@ class Run {
     values_[store.tensor] = rounded(value, store.rounding);
   }
 
-  // --- Integers
+  // --- Elements
   // --------------------------------------------------------------------------------------------------------
 
   /// The scales that the file has with a constant; absent: it brings its own.
   Tensor scales_in_file(const Layer& l, const Operand& operand) const {
-    return l.op->kind == OpKind::kContraction
+    const bool per_channel =
+        l.op->kind == OpKind::kContraction && operand.encoding->granularity != Granularity::kTensor;
+    return per_channel
                ? dequantized_weights(spec_, operand.tensor, weight_channel_axis(spec_, l), output_channels(spec_, l))
                : dequantized_weights(spec_, operand.tensor, 0, 1);
   }
 
-  /// The elements of a constant with these scales (absent: its own, which are set); `back`: times the scales again.
+  /// The elements of a constant as products sum them, with these scales behind the sum (absent: its own, which are
+  /// set); `back`: times all scales, the numbers that they stand for.
   Tensor elements(const Layer& l, const Operand& operand, const Tensor& value, Tensor& scales, bool back) const {
-    const NumericFormat& format = format_of(operand.encoding->format);
-    const ScaleLayout layout = l.op->kind == OpKind::kContraction ? weight_scales(spec_, l) : ScaleLayout();
-    if (!scales) scales = own_scales(format, layout, value);
+    const Encoding& encoding = *operand.encoding;
+    const ScaleLayout layout =
+        l.op->kind == OpKind::kContraction ? scale_layout(spec_, l, 1, encoding) : ScaleLayout();
+    if (!scales) {
+      const Quantized made = quantize(encoding, layout, value);
+      scales = outer_scales(encoding, made);
+      return back ? dequantized(made, layout) : summed_elements(encoding, made, layout);
+    }
     Tensor result(DataType::kFloat32, value.shape());
-    quantize(format, layout, value, scales, result.data<float>(), back);
+    quantize(format_of(encoding.format), layout, value, scales, result.data<float>(), back);
+    return result;
+  }
+
+  /// An activation as elements; `back`: times its scale again.
+  static Tensor activation(const Operand& operand, const Tensor& value, bool back) {
+    const Encoding& encoding = *operand.encoding;
+    if (operand.is_of_bytes()) return quantized(value, operand.quantization(), back);
+    Tensor result(DataType::kFloat32, value.shape());
+    const ScaleLayout layout =
+        encoding.granularity == Granularity::kBlock ? ScaleLayout(encoding, value.shape()) : ScaleLayout();
+    quantize_activation(encoding, layout, value, operand.scale, result.data<float>(), back);
     return result;
   }
 
@@ -74,9 +94,9 @@ class Run {
   Tensor read_operand(const Layer& l, const Operand& operand) const {
     if (!operand.is_encoded()) return read(operand);
     const Tensor value = read(operand.plain());
-    if (operand.scales == ScaleSource::kCalibrated) return quantized(value, operand.quantization(), true);
+    if (!spec_.is_constant(operand.tensor)) return activation(operand, value, true);
     Tensor scales = scales_in_file(l, operand);
-    return elements(l, operand, value, scales, true);
+    return rounded(elements(l, operand, value, scales, true), operand.rounding);
   }
 
   // --- Kernels
@@ -121,12 +141,17 @@ class Run {
       const ScaleAndShift channels = scale_shift(spec_, layer(kernel.normalization), Rounding::kNone);
       own.inputs.resize(3, kNone);
       inputs.resize(3);
-      inputs[1] = rounded(scaled_weights(spec_, l, channels.scale), kernel.operands[1].rounding);
+      inputs[1] = scaled_weights(spec_, l, channels.scale);
+      if (!kernel.operands[1].is_encoded()) inputs[1] = rounded(inputs[1], kernel.operands[1].rounding);
       inputs[2] = rounded(scaled_bias(spec_, l, channels), kernel.operands[1].rounding);
     }
     Tensor scale, bias;
+    if (!kernel.elements && kernel.operands[1].is_encoded()) {
+      Tensor own;
+      inputs[1] = rounded(elements(l, kernel.operands[1], inputs[1], own, true), kernel.operands[1].rounding);
+    }
     if (kernel.elements) {
-      scale = to_integers(kernel, inputs);
+      scale = to_elements(kernel, inputs);
       if (inputs.size() > 2) bias = inputs[2];
       inputs.resize(2);
       own.inputs.resize(2);
@@ -139,23 +164,30 @@ class Run {
     run(kernel.epilogue, &result);
   }
 
-  /// Operands 0 and 1 become integers; gives what makes real numbers of their products, one per channel or for all.
-  Tensor to_integers(const ProductKernel& kernel, std::vector<Tensor>& inputs) const {
+  /// Operands 0 and 1 become elements; gives what makes real numbers of their products, one per channel or for all.
+  /// Of float elements with a scale per channel without that of the activation, which comes behind it.
+  Tensor to_elements(const ProductKernel& kernel, std::vector<Tensor>& inputs) const {
     const Layer& l = layer(kernel.layer);
-    const Operand& weights = kernel.operands[1];
-    const Quantization x = kernel.operands[0].quantization();
-    inputs[0] = quantized(inputs[0], x, false);
-    if (weights.scales == ScaleSource::kCalibrated) {
-      inputs[1] = quantized(inputs[1], weights.quantization(), false);
-      return Tensor::of<float>({1}, {x.scale * weights.scale});
+    const Operand &x = kernel.operands[0], &weights = kernel.operands[1];
+    inputs[0] = activation(x, inputs[0], false);
+    if (!spec_.is_constant(weights.tensor)) {
+      inputs[1] = activation(weights, inputs[1], false);
+      return Tensor::of<float>({1}, {x.outer_scale() * weights.outer_scale()});
     }
     // With a BatchNormalization multiplied in, the values are no longer those of the file.
     Tensor scales;
-    if (kernel.normalization == kNone) scales = scales_in_file(l, weights);
+    if (kernel.normalization == kNone && weights.encoding->granularity != Granularity::kBlock)
+      scales = scales_in_file(l, weights);
     inputs[1] = elements(l, weights, inputs[1], scales, false);
     scales = scales.clone();
-    for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
+    if (!scaled_twice(kernel, scales))
+      for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.outer_scale();
     return scales;
+  }
+
+  static bool scaled_twice(const ProductKernel& kernel, const Tensor& scales) {
+    return !kernel.sums_bytes() && scales.size() > 1 &&
+           kernel.operands[0].encoding->granularity != Granularity::kBlock;
   }
 
   void apply_scale(const ProductKernel& kernel, const Tensor& scale, const Tensor& bias, Tensor& result) const {
@@ -169,6 +201,7 @@ class Run {
       const std::int64_t channel = i / inner % shape[axis];
       float& value = result.data<float>()[i];
       value *= scale.data<float>()[scale.size() == 1 ? 0 : channel];
+      if (scaled_twice(kernel, scale)) value *= kernel.operands[0].scale;
       value *= form.alpha;
       if (bias) value += form.beta * addend[i];
     }

@@ -1,0 +1,129 @@
+#include "engine/element_forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/int8.h"
+#include "ops/forms.h"
+#include "ops/window.h"
+
+namespace ulpscope {
+namespace {
+
+/// m, n and k of a matrix product, all batches of one operand apart.
+struct Sizes {
+  std::int64_t m = 1, n = 1, k = 1;
+};
+
+Sizes sizes_of(const Specialization& spec, const Layer& layer) {
+  const Shape &a = *spec.shape(layer.inputs[0]), &b = *spec.shape(layer.inputs[1]);
+  const auto ka = static_cast<std::size_t>(summed_axis(spec, layer, 0)),
+             kb = static_cast<std::size_t>(summed_axis(spec, layer, 1));
+  Sizes sizes{a[ka + 1 == a.size() ? a.size() - 2 : a.size() - 1], b[kb + 1 == b.size() ? b.size() - 2 : b.size() - 1],
+              a[ka]};
+  // Rows of all batches go by one matrix of constants.
+  if (spec.is_constant(layer.inputs[1]))
+    for (std::size_t d = 0; d + 2 < a.size(); ++d) sizes.m *= a[d];
+  return sizes;
+}
+
+/// What TensorRT has fp8 kernels for; NVIDIA's Model Optimizer 0.47 leaves the others out, too.
+std::string fp8_obstacle(const Specialization& spec, const Layer& layer) {
+  constexpr std::int64_t kLeast = 16, kLargestWindow = 32;
+  if (ops::is_transposed_convolution(layer)) return "transposed convolutions have no fp8 form";
+  if (!ops::is_convolution(layer)) {
+    const Sizes sizes = sizes_of(spec, layer);
+    if (sizes.m == 1 || sizes.n == 1) return "products with a single row or column have no fp8 form";
+    if (sizes.k < kLeast || sizes.n < kLeast)
+      return fmt::format("fp8 needs {} columns and products per sum, it has {} and {}", kLeast, sizes.n, sizes.k);
+    return {};
+  }
+  const Shape& weights = *spec.shape(layer.inputs[1]);
+  if (layer.attributes.integer("group", 1) != 1) return "convolutions in groups have no fp8 form";
+  if (weights[0] <= kLeast || weights[1] <= kLeast)
+    return fmt::format("fp8 needs more than {} channels, it has {} and {}", kLeast, weights[1], weights[0]);
+  if (num_elements(weights) / (weights[0] * weights[1]) > kLargestWindow)
+    return fmt::format("fp8 convolutions have windows of at most {} elements", kLargestWindow);
+  return {};
+}
+
+}  // namespace
+
+std::string form_obstacle(const Specialization& spec, LayerId id, Precision precision) {
+  const LayerForm& form = form_of(precision);
+  if (form.is_float()) return {};
+  const Layer& layer = spec.network->layer(id);
+  const auto none = [&] { return fmt::format("it has no {} form", form.name); };
+  if (!has_int8_form(spec, id)) return none();
+  if (!form.products_only) return {};
+  if (!is_product(layer.op->function)) return none();
+  const bool constant = spec.is_constant(layer.inputs[1]);
+  if (form.is_of_weights() && !constant) return fmt::format("{} is for constant weights", form.name);
+  if (const LayerId maker = spec.network->tensor(layer.inputs[1]).producer;
+      form.is_of_weights() && maker != kNone && ops::is_dequantize(spec.network->layer(maker)))
+    return "the file has its weights as elements already";
+  const Encoding& weights = *form.weight.encoding;
+  if (weights.granularity == Granularity::kBlock) {
+    if (ops::is_convolution(layer)) return fmt::format("convolutions have no {} form", form.name);
+    const Sizes sizes = sizes_of(spec, layer);
+    if (sizes.k == 0 || sizes.k % weights.block != 0)
+      return fmt::format("its sums of {} products are no multiple of blocks of {}", sizes.k, weights.block);
+    return {};
+  }
+  return form.is_quantized() ? fp8_obstacle(spec, layer) : std::string();
+}
+
+std::vector<TensorId> calibrated_inputs(const Specialization& spec, LayerId id, Precision precision) {
+  if (!form_of(precision).needs_calibration() || !has_form(spec, id, precision)) return {};
+  std::vector<TensorId> result = quantized_inputs(spec, id);
+  if (form_of(precision).products_only)
+    std::erase_if(result, [&](TensorId input) { return is_made_by_softmax(spec, input); });
+  return result;
+}
+
+int summed_axis(const Specialization& spec, const Layer& layer, std::size_t operand) {
+  const auto form = ops::matrix_form(layer).value_or(ops::MatrixForm{});
+  const auto rank = static_cast<int>(spec.shape(layer.inputs[operand])->size());
+  const bool last = operand == 0 ? !form.transpose_a : form.transpose_b;
+  return rank - (last ? 1 : 2);
+}
+
+Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision precision, std::size_t operand,
+                     DataType number) {
+  const LayerForm& form = form_of(precision);
+  const bool constant = spec.is_constant(layer.inputs[operand]);
+  Encoding result = *(constant ? form.weight : form.activation).encoding;
+  const bool matrices = ops::matrix_form(layer).has_value();
+  if (result.granularity == Granularity::kBlock) {
+    result.axis = summed_axis(spec, layer, operand);
+    // Only int4 has float scales: those of the numbers beside it.
+    if (result.scale == Format::kFloat16) result.scale = format_of(number)->id;
+  } else if (constant && (!is_product(layer.op->function) ||
+                          (matrices && form.is_quantized() && form.products_only))) {
+    // cuBLASLt takes scales per column for both operands or none, at a third of the speed.
+    result = {.format = result.format, .granularity = Granularity::kTensor};
+  }
+  return result;
+}
+
+ScaleLayout scale_layout(const Specialization& spec, const Layer& layer, std::size_t operand,
+                         const Encoding& encoding) {
+  if (encoding.granularity == Granularity::kTensor) return {};
+  if (encoding.granularity == Granularity::kChannel) return weight_scales(spec, layer);
+  return {encoding, *spec.shape(layer.inputs[operand])};
+}
+
+bool is_made_by_softmax(const Specialization& spec, TensorId id) {
+  const LayerId producer = spec.network->tensor(id).producer;
+  return producer != kNone && spec.network->layer(producer).op->function == Function::kSoftmax;
+}
+
+float activation_scale(const Specialization& spec, TensorId id, const Encoding& encoding,
+                       const IdMap<TensorId, float>& int8_scales) {
+  // Fixed, as NVIDIA's Model Optimizer has it.
+  if (format_of(encoding.format).is_float && is_made_by_softmax(spec, id)) return scale_from_int8(encoding, 1.0f / 127);
+  return int8_scales.empty() ? 0.0f : scale_from_int8(encoding, int8_scales[id]);
+}
+
+}  // namespace ulpscope

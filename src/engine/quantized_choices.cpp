@@ -1,0 +1,144 @@
+#include "engine/quantized_choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "engine/element_forms.h"
+#include "engine/int8.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// Every element of the output is an element of input 0.
+bool only_moves(const Layer& layer) {
+  static constexpr std::array<std::string_view, 15> kNames{
+      "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "Identity", "Expand",        "Tile",
+      "Slice",   "Split",     "Gather",  "DepthToSpace", "SpaceToDepth", "GatherND", "GatherElements"};
+  return layer.op->precision == PrecisionRule::kMovement && std::ranges::find(kNames, layer.op->name) != kNames.end();
+}
+
+std::string names_of(const Specialization& spec, const std::vector<TensorId>& ids) {
+  std::vector<std::string> names;
+  for (TensorId id : ids) names.push_back(spec.network->tensor(id).name);
+  return first_names(names);
+}
+
+}  // namespace
+
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 10;
+  const std::vector<std::string> shown(names.begin(),
+                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown)));
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  return text;
+}
+
+QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOptions& options)
+    : enabled_(options.enabled.members()) {
+  std::erase_if(enabled_, is_float);
+  std::ranges::stable_sort(enabled_, {}, [](Precision p) { return form_of(p).rank; });
+  if (!options.enabled.has_elements() && !options.on_request.has_elements()) return;
+  const Network& network = *spec.network;
+  scales_.assign(network.tensors.size(), 0.0f);
+  for (const auto& [name, scale] : options.scales) {
+    if (!std::isfinite(scale) || scale < 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[build] int8 scale of tensor '{}': expected a positive number, got {}; calibrate again",
+                              name, scale));
+    // Names that the network does not have, and tensors that are all zero (scale 0), are no error: a cache may come
+    // from a variant of the network.
+    if (const TensorId id = network.find_tensor(name); id != kNone) scales_[id] = scale;
+  }
+  for (const auto& [l, layer] : network.layers.items()) {
+    for (TensorId output : present(layer.outputs)) {
+      float& scale = scales_[output];
+      if (const auto q = dequantized(spec, output)) scale = q->is_integer() ? q->scale : q->scale * q->largest() / 127;
+      if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone) scale = scales_[layer.inputs[0]];
+    }
+  }
+  if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();
+  possible_.assign(network.layers.size(), {});
+  for (LayerId l : network.layers.ids())
+    for (const Precision p : enabled_) possible_[l].set(p, is_possible(spec, l, p));
+}
+
+bool QuantizedChoices::is_possible(const Specialization& spec, LayerId id, Precision precision) const {
+  return has_form(spec, id, precision) && missing(spec, id, precision).empty();
+}
+
+std::vector<Precision> QuantizedChoices::possible(LayerId id) const {
+  if (possible_.empty()) return {};
+  std::vector<Precision> result = enabled_;
+  std::erase_if(result, [&](Precision p) { return !possible_[id].has(p); });
+  return result;
+}
+
+std::vector<TensorId> QuantizedChoices::missing(const Specialization& spec, LayerId id, Precision precision) const {
+  std::vector<TensorId> result = calibrated_inputs(spec, id, precision);
+  std::erase_if(result, [&](TensorId input) { return has_scale(input); });
+  return result;
+}
+
+std::vector<TensorId> QuantizedChoices::missing(const Specialization& spec, LayerId id) const {
+  for (const Precision p : enabled_)
+    if (auto result = missing(spec, id, p); !result.empty()) return result;
+  return {};
+}
+
+std::string QuantizedChoices::refusal(const Specialization& spec, LayerId id, Precision precision) const {
+  const Layer& layer = spec.network->layer(id);
+  // What moves values follows its input; what is known beforehand or computes shapes has no precision.
+  if (layer.op->precision != PrecisionRule::kCompute || spec.folded[id] || !spec.numeric[id]) return {};
+  if (is_possible(spec, id, precision)) return {};
+  if (const LayerId product = spec.product_of_bias(id); product != kNone && is_quantized(precision))
+    return refusal(spec, product, precision);
+  if (const std::vector<TensorId> without = missing(spec, id, precision); !without.empty())
+    return fmt::format("there are no scales for {} (give a calibration cache)", names_of(spec, without));
+  return form_obstacle(spec, id, precision);
+}
+
+void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
+  // What int8 does not have, it never had: its own messages tell of scales.
+  if (enabled_.empty() || enabled_.front() == Precision::kINT8) return;
+  std::map<std::pair<std::string_view, std::string>, std::vector<std::string>> layers_by_reason;
+  for (const auto& [l, layer] : spec.network->layers.items()) {
+    if (!is_product(layer.op->function) || spec.folded[l] || !spec.numeric[l]) continue;
+    const std::string reason = form_obstacle(spec, l, enabled_.front());
+    if (reason.empty()) continue;
+    const std::vector<Precision> others = possible(l);
+    layers_by_reason[{others.empty() ? "floats" : name_of(others.front()), reason}].push_back(layer.name);
+  }
+  for (const auto& [why, layers] : layers_by_reason)
+    log_once(LogLevel::kInfo, fmt::format("{}: {} layer(s) take {} instead, since {}: {}", name_of(enabled_.front()),
+                                          layers.size(), why.first, why.second, first_names(layers)));
+}
+
+void QuantizedChoices::warn(const Specialization& spec, std::vector<TensorId> without_scale) const {
+  std::vector<std::string_view> names;
+  for (const Precision p : enabled_)
+    if (form_of(p).needs_calibration()) names.push_back(name_of(p));
+  if (names.empty()) return;
+  const std::string which = fmt::format("{}", fmt::join(names, ", "));
+  if (scales_.empty()) {
+    log_once(LogLevel::kWarning,
+             fmt::format("{}: no tensor has a scale, so layers keep the next higher enabled precision", which));
+    return;
+  }
+  std::ranges::sort(without_scale);
+  without_scale.erase(std::unique(without_scale.begin(), without_scale.end()), without_scale.end());
+  if (without_scale.empty()) return;
+  log_once(LogLevel::kWarning,
+           fmt::format("{}: {} tensor(s) have no scale, so the layers that read them keep the next higher enabled "
+                       "precision: {}. Calibrate again, or give --calibration-cache of this network",
+                       which, without_scale.size(), names_of(spec, without_scale)));
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,51 @@
+// Where a build may use precisions that store operands as elements: the scales of tensors, and the layers that have all
+// of theirs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+#include "engine/specialization.h"
+
+namespace ulpscope {
+
+class QuantizedChoices {
+ public:
+  /// Where no such precision is enabled, nor may be asked for, nothing is possible. Throws Error(kInvalidArgument) for
+  /// a scale that is negative or not finite.
+  QuantizedChoices(const Specialization& spec, const BuildOptions& options);
+
+  /// Per tensor, that of int8 (largest value / 127), 0: none; empty when no tensor has one. From the options and
+  /// DequantizeLinear; layers that only move values pass on the scale of their input where their output has none of its
+  /// own.
+  const IdMap<TensorId, float>& scales() const noexcept { return scales_; }
+
+  /// Those that are enabled in which the layer has a form and its inputs have scales, from the lowest on.
+  std::vector<Precision> possible(LayerId id) const;
+  /// The layer has a form in this precision and its inputs have scales.
+  bool is_possible(const Specialization& spec, LayerId id, Precision precision) const;
+  /// The tensors without a scale that keep the layer from the enabled precisions in which it has a form.
+  std::vector<TensorId> missing(const Specialization& spec, LayerId id) const;
+  /// Why a layer that was asked to run in this precision cannot; empty when it can. The bias of a product can if the
+  /// product does.
+  std::string refusal(const Specialization& spec, LayerId id, Precision precision) const;
+
+  /// Warns once that these tensors have no scale.
+  void warn(const Specialization& spec, std::vector<TensorId> without_scale) const;
+  /// Says once which products lack the lowest enabled format, and why.
+  void log_fallbacks(const Specialization& spec) const;
+
+ private:
+  bool has_scale(TensorId id) const { return !scales_.empty() && scales_[id] != 0; }
+  std::vector<TensorId> missing(const Specialization& spec, LayerId id, Precision precision) const;
+
+  std::vector<Precision> enabled_;  ///< That store elements, from the lowest on.
+  IdMap<TensorId, float> scales_;
+  IdMap<LayerId, PrecisionSet> possible_;  ///< Per layer.
+};
+
+/// "a, b, c and 7 more": ten names at most.
+std::string first_names(const std::vector<std::string>& names);
+
+}  // namespace ulpscope

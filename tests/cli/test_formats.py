@@ -1,0 +1,192 @@
+"""Products in fp8, MXFP8, NVFP4, MXFP4 and int4 against the rules of these formats, written down here again in numpy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from convert_support import info, model, save
+from search_support import outputs_of, save_inputs
+
+E4M3, E2M1 = ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
+ROWS, SUM, COLUMNS = 6, 256, 48
+
+
+def rounded(values: np.ndarray, type_: type) -> np.ndarray:
+    """To the nearest element, saturating."""
+    limit = np.float32(ml_dtypes.finfo(type_).max)
+    return np.clip(values, -limit, limit).astype(type_).astype(np.float32)
+
+
+def by_tensor(values: np.ndarray, largest: float) -> "tuple[np.ndarray, np.float32]":
+    scale = np.float32(largest) / np.float32(448)
+    return rounded(values / scale, E4M3), scale
+
+
+def in_blocks(values: np.ndarray, axis: int, block: int, encode) -> np.ndarray:
+    """`encode`: blocks along the last axis to the values that they stand for."""
+    moved = np.moveaxis(values, axis, -1)
+    made = encode(moved.reshape(*moved.shape[:-1], -1, block)).reshape(moved.shape)
+    return np.ascontiguousarray(np.moveaxis(made, -1, axis))
+
+
+def mx(type_: type, ceil: bool = True):
+    def encode(blocks: np.ndarray) -> np.ndarray:
+        largest = np.abs(blocks).max(-1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            exponent = np.ceil(np.log2((largest / np.float32(ml_dtypes.finfo(type_).max)).astype(np.float64)))
+        scale = np.exp2(np.clip(exponent, -127, 127)).astype(np.float32)
+        return rounded(blocks / scale, type_) * scale
+
+    return encode
+
+
+def nvfp4(second: np.float32):
+    def encode(blocks: np.ndarray) -> np.ndarray:
+        largest = np.abs(blocks).max(-1, keepdims=True)
+        scale = rounded(largest / (np.float32(6) * second), E4M3)
+        scale[largest == 0] = 1
+        scale = scale * second
+        return rounded(blocks / scale, E2M1) * scale
+
+    return encode
+
+
+def int4(scale_type: type):
+    def encode(blocks: np.ndarray) -> np.ndarray:
+        scale = np.maximum(np.abs(blocks).max(-1, keepdims=True) / np.float32(7), np.float32(1e-5))
+        scale = scale.astype(scale_type).astype(np.float32)
+        return np.clip(np.rint(blocks / scale), -8, 7) * scale
+
+    return encode
+
+
+def second_scale(largest: float) -> np.float32:
+    return np.float32(largest) / np.float32(6 * 448)
+
+
+PRODUCT = [
+    helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+    helper.make_node("Add", ["p", "b"], ["y"], name="bias"),
+]
+
+
+@pytest.fixture
+def product(tmp_path):
+    random = np.random.default_rng(7)
+    weights = (random.standard_normal((SUM, COLUMNS)) * np.exp(random.standard_normal((SUM, 1)))).astype(np.float32)
+    bias = random.standard_normal(COLUMNS).astype(np.float32)
+    x = random.standard_normal((ROWS, SUM)).astype(np.float32)
+    x[0, :32] = 0
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")]
+    save(tmp_path, model(PRODUCT, [info("x", [ROWS, SUM])], [info("y", [ROWS, COLUMNS])], constants, opset=21))
+    save_inputs(tmp_path / "in.json", [{"x": x}])
+    scale = np.float32(np.abs(x).max()) / np.float32(127)
+    (tmp_path / "scales.cache").write_text(f"TRT-8601-MinMaxCalibration\nx: {int(scale.view(np.uint32)):08x}\n")
+    return x, weights, bias
+
+
+def expected(name: str, x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The product in float64, of operands in the format."""
+    exact = np.float64
+    largest = np.float32(np.float32(np.abs(x).max()) / np.float32(127)) * np.float32(127)
+    if name == "fp8":
+        (a, scale_a), (b, scale_b) = by_tensor(x, largest), by_tensor(w, np.abs(w).max())
+        return (a.astype(exact) @ b) * (scale_a * scale_b) + bias
+    if name == "nvfp4":
+        a = in_blocks(x, 1, 16, nvfp4(second_scale(largest)))
+        b = in_blocks(w, 0, 16, nvfp4(second_scale(np.abs(w).max())))
+        return a.astype(exact) @ b + bias
+    element = {"mxfp8": E4M3, "mxfp4": E2M1}[name]
+    return in_blocks(x, 1, 32, mx(element)).astype(exact) @ in_blocks(w, 0, 32, mx(element)) + bias
+
+
+def run_product(run, tmp_path, *flags):
+    outcome = run("run", "m.onnx", "--trt", *flags, "--assume-lowest", "--load-inputs", "in.json", "--save-outputs", "out.json")
+    assert outcome.code == 0, outcome
+    return outputs_of(tmp_path / "out.json")[0]["y"]
+
+
+@pytest.mark.parametrize("name", ["fp8", "mxfp8", "nvfp4", "mxfp4"])
+def test_both_operands(run, tmp_path, product, name):
+    scales = ["--calibration-cache", "scales.cache"] if name in ("fp8", "nvfp4") else []
+    result = run_product(run, tmp_path, f"--{name}", *scales)
+    wanted = expected(name, *product)
+    assert np.abs(result - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    assert np.abs(result - (product[0] @ product[1] + product[2])).max() > 1e-3 * np.abs(wanted).max()
+
+
+WEIGHTS = {
+    "int4": (["--int4"], lambda w, t: in_blocks(w, 0, 128, int4(t))),
+    "int4-64": (["--int4", "--block-size", "64"], lambda w, t: in_blocks(w, 0, 64, int4(t))),
+    "int4-32": (["--int4", "--block-size", "32"], lambda w, t: in_blocks(w, 0, 32, int4(t))),
+    "nvfp4": (["--nvfp4", "--weights-only"], lambda w, t: in_blocks(w, 0, 16, nvfp4(second_scale(np.abs(w).max())))),
+    "mxfp8": (["--mxfp8", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E4M3))),
+    "mxfp4": (["--mxfp4", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E2M1))),
+    "fp8": (["--fp8", "--weights-only"], lambda w, t: fp8_columns(w)),
+    "int8": (["--int8", "--weights-only"], lambda w, t: int8_columns(w)),
+}
+
+
+def fp8_columns(w: np.ndarray) -> np.ndarray:
+    scale = np.abs(w).max(0, keepdims=True) / np.float32(448)
+    return rounded(w / scale, E4M3) * scale
+
+
+def int8_columns(w: np.ndarray) -> np.ndarray:
+    scale = np.abs(w).max(0, keepdims=True) / np.float32(127)
+    return np.rint(w / scale) * scale
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_alone(run, tmp_path, product, name, half):
+    x, w, bias = product
+    flags, encode = WEIGHTS[name]
+    result = run_product(run, tmp_path, *flags, *(["--fp16"] if half else []))
+    number = np.float16 if half else np.float32
+    stored = encode(w, number).astype(number).astype(np.float64)
+    wanted = x.astype(number).astype(np.float64) @ stored + bias.astype(number)
+    tolerance = 2 ** -10 if half else 2e-6
+    assert np.abs(result - wanted).max() <= tolerance * np.abs(wanted).max()
+    assert np.abs(result - (x @ w + bias)).max() > 1e-3 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("name", [*WEIGHTS, "W8A8", "MXFP8 on both sides", "NVFP4 on both sides"])
+def test_typed_models(run, tmp_path, product, name, half):
+    """The file has elements and scales as the formats say, and the bits of the engine."""
+    both = {"W8A8": "--fp8", "MXFP8 on both sides": "--mxfp8", "NVFP4 on both sides": "--nvfp4"}
+    scales = [] if name.startswith("MXFP8") else ["--calibration-cache", "scales.cache"]
+    flags = WEIGHTS[name][0] if name in WEIGHTS else [both[name], *scales]
+    outcome = run("convert", "m.onnx", *flags, *(["--fp16"] if half else []), "-o", "t.onnx", "--load-inputs", "in.json")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    typed = onnx.load(tmp_path / "t.onnx")
+    bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
+    sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
+    assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
+    assert not any(each.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16) and len(each.raw_data) > 4096
+                   for each in typed.graph.initializer)
+
+
+def test_what_does_not_fit(run, tmp_path, product):
+    for words, message in (
+        (["--int4", "--block-size", "48"], "expected 128, 64 or 32, got 48"),
+        (["--int4", "--block-size", "0"], "expected 128, 64 or 32, got 0"),
+        (["--fp8", "--block-size", "64"], "expected --int4 beside it"),
+        (["--weights-only", "--fp16"], "expected a format for weights"),
+    ):
+        outcome = run("run", "m.onnx", "--trt", *words)
+        assert outcome.code != 0 and message in outcome.text, outcome
+
+
+def test_sums_that_blocks_do_not_divide(run, tmp_path):
+    random = np.random.default_rng(3)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="ragged")]
+    constants = [numpy_helper.from_array(random.standard_normal((72, 20)).astype(np.float32), "w")]
+    save(tmp_path, model(nodes, [info("x", [3, 72])], [info("y", [3, 20])], constants))
+    outcome = run("run", "m.onnx", "--trt", "--int4", "--fp16", "--assume-lowest")
+    assert outcome.code == 0 and "no multiple of blocks of 128: ragged" in outcome.text, outcome
