@@ -426,7 +426,7 @@ BuildOptions read_options(const Json& o) {
   BuildOptions options;
   for (const LayerForm& form : layer_forms())
     if (form.precision != Precision::kFP32)
-      options.enabled.set(form.precision, o.at(std::string(form.name)).get<bool>());
+      options.enabled.set(form.precision, o.value(std::string(form.name), false));  // Older files lack newer ones.
   options.constraints = enumerator(o.at("constraints"), ConstraintMode::kObey);
   options.fusion = enumerator(o.at("fusion"), Fusion::kFull);
   options.assume_lowest = o.at("assume_lowest").get<bool>();

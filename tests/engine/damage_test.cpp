@@ -198,7 +198,7 @@ TEST(Damage, PlanFilesAreCheckedBeforeAnythingRuns) {
   expect("/network/tensors/0/type", "float7", "expected an element type");
   expect("/network/tensors/0/shape", {-7}, "from -1 to");
   expect("/network/tensors/0/shape", {1.5}, "expected a whole number");
-  expect("/assignment/precision/0", 6, "from 0 to 5");
+  expect("/assignment/precision/0", 17, "from 0 to 16");
   expect("/assignment/precision", {0}, "does not fit the network");
   expect("/assignment/pinned", nlohmann::json::array(), "does not fit the network");
   expect("/assignment/reason", {"a"}, "does not fit the network");
