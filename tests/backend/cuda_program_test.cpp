@@ -56,7 +56,7 @@ double rounded(double value, Rounding rounding) {
 double stored(const ProgramOutput& out, double value) {
   value = rounded(value, out.rounding);
   if (out.quantization)
-    return testing_programs::quantized(value, out.quantization->scale, out.quantization->is_unsigned);
+    return testing_programs::quantized(value, out.quantization->scale, out.quantization->is_unsigned());
   unsigned char bytes[8];
   elements::write(out.type, bytes, value);
   return elements::read(out.type, bytes);

@@ -156,8 +156,8 @@ class ProgramMaker {
     out.rounding = rounding();
     if (chance(15)) out.alignment = static_cast<int>(size_of(out.type));
     if (chance(10)) {
-      out.quantization = Quantization{0.5f, chance(50)};
-      out.type = out.quantization->is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+      out.quantization = to_bytes(0.5f, chance(50));
+      out.type = out.quantization->is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
       out.alignment = 16;
     }
     return out;

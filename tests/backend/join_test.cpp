@@ -154,7 +154,7 @@ class RandomSteps {
       if (outputs.back() != inputs[0]) dense_.push_back(outputs.back());
     }
     if (pick(0, 2) == 0) {
-      p.output_bytes(any(), {scale(), false});
+      p.output_bytes(any(), to_bytes(scale(), false));
       bytes_.push_back(slot(domain_, DataType::kInt8));
       outputs.push_back(bytes_.back());
     }

@@ -196,7 +196,7 @@ TEST(Program, QuantizesAsADivisionDoes) {
     ProgramBuilder p({count});
     const int x = p.input({1}, Rounding::kNone);
     p.output(p.apply(I::kFakeQuantize, x, -1, scale, is_unsigned ? 1.0f : 0.0f), Rounding::kNone);
-    p.output_bytes(x, {scale, is_unsigned});
+    p.output_bytes(x, to_bytes(scale, is_unsigned));
     Tensor in(DataType::kFloat32, {count}), values(DataType::kFloat32, {count}),
         bytes(is_unsigned ? DataType::kUInt8 : DataType::kInt8, {count});
     std::ranges::copy(numbers, in.data<float>());

@@ -164,6 +164,8 @@ def test_typed_models(run, tmp_path, product, name, half):
     flags = WEIGHTS[name][0] if name in WEIGHTS else [both[name], *scales]
     outcome = run("convert", "m.onnx", *flags, *(["--fp16"] if half else []), "-o", "t.onnx", "--load-inputs", "in.json")
     assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    if name in ("int4", "W8A8"):
+        assert "ONNX Runtime" in outcome.text, outcome
     typed = onnx.load(tmp_path / "t.onnx")
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}

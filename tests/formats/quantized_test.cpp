@@ -79,9 +79,87 @@ TEST(Quantized, TinyChannelsHaveZerosAndNanHasNoSay) {
 
 TEST(Quantized, ActivationsHaveTheRangeOfTheirFormat) {
   const Tensor values = Tensor::of<float>({4}, {-300, -0.75f, 0.75f, 300});
-  const Tensor with_sign = quantized(values, {0.5f, false}, false), without = quantized(values, {0.5f, true}, true);
+  const Tensor with_sign = quantized(values, to_bytes(0.5f, false), false), without = quantized(values, to_bytes(0.5f, true), true);
   EXPECT_TRUE(std::ranges::equal(with_sign.values<float>(), std::vector<float>{-128, -2, 2, 127}));
   EXPECT_TRUE(std::ranges::equal(without.values<float>(), std::vector<float>{0, 0, 1, 127.5f}));
+}
+
+/// Every element, every middle between two, and what lies right beside these.
+std::vector<float> around_elements(const NumericFormat& format) {
+  std::vector<float> elements;
+  for (std::uint32_t code = 0; code < 1u << format.bits(); ++code)
+    if (const double value = decode(format, code); std::isfinite(value)) elements.push_back(static_cast<float>(value));
+  std::ranges::sort(elements);
+  std::vector<float> result = elements;
+  for (std::size_t i = 0; i + 1 < elements.size(); ++i) {
+    const float middle = 0.5f * (elements[i] + elements[i + 1]);
+    for (const float x : {middle, std::nextafter(middle, -1e9f), std::nextafter(middle, 1e9f)}) result.push_back(x);
+  }
+  for (const float x : {1e30f, -1e30f, 1e-30f, -1e-30f, 449.0f, -6.5f}) result.push_back(x);
+  return result;
+}
+
+TEST(Quantized, ElementsOfFloatFormatsAreTheNearest) {
+  for (const Format id : {Format::kFloat8E4M3, Format::kFloat8E5M2, Format::kFloat4E2M1}) {
+    const NumericFormat& format = format_of(id);
+    const std::vector<float> values = around_elements(format);
+    const Tensor in = Tensor::of<float>({std::ssize(values)}, std::span(values));
+    const Tensor out = quantized(in, {.scale = 1, .elements = id}, false);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double wanted = decode(format, encode(format, static_cast<double>(values[i]), {.saturate = true}));
+      EXPECT_EQ(static_cast<double>(out.data<float>()[i]), wanted) << format.name << " " << values[i];
+      EXPECT_EQ(std::signbit(out.data<float>()[i]), std::signbit(wanted)) << format.name << " " << values[i];
+    }
+  }
+}
+
+Encoding blocks(Format format, std::int64_t block, Format scale, bool second_scale = false) {
+  return {format, Granularity::kBlock, 0, block, scale, second_scale};
+}
+const Encoding kMXFP8 = blocks(Format::kFloat8E4M3, 32, Format::kFloat8E8M0);
+
+TEST(Quantized, BlocksHaveOneScaleWhereverTheirAxisLies) {
+  for (Encoding encoding :
+       {kMXFP8, blocks(Format::kFloat4E2M1, 32, Format::kFloat8E8M0), blocks(Format::kInt4, 32, Format::kFloat16),
+        blocks(Format::kFloat4E2M1, 16, Format::kFloat8E4M3, true)}) {
+    const std::int64_t rows = 2 * encoding.block, columns = 5;
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    Tensor down(DataType::kFloat32, {rows, columns}), across(DataType::kFloat32, {columns, rows});
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c)
+        across.data<float>()[c * rows + r] = down.data<float>()[r * columns + c] =
+            c == 4 && r < encoding.block ? 0.0f : normal(random) * static_cast<float>(1 << (5 * c));
+    encoding.axis = 0;
+    const ScaleLayout by_rows(encoding, down.shape());
+    const Quantized a = quantize(encoding, by_rows, down);
+    encoding.axis = 1;
+    const ScaleLayout by_columns(encoding, across.shape());
+    const Quantized b = quantize(encoding, by_columns, across);
+    EXPECT_EQ(a.second, b.second);
+    const Tensor x = dequantized(a, by_rows), y = dequantized(b, by_columns);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(x.data<float>()[r * columns + c], y.data<float>()[c * rows + r]) << to_string(encoding) << r << " " << c;
+    // Of an activation with that second scale, but for blocks that vanish there.
+    Tensor run(DataType::kFloat32, across.shape());
+    quantize_activation(encoding, by_columns, across, b.second, run.data<float>(), true);
+    if (!encoding.second_scale) {
+      EXPECT_TRUE(std::ranges::equal(run.values<float>(), y.values<float>())) << to_string(encoding);
+    }
+  }
+}
+
+TEST(Quantized, ScalesOfPowersOfTwoAreNotBelowTheQuotient) {
+  for (const auto& [largest, scale] : {std::pair(448.0f, 1.0f), {449.0f, 2.0f}, {896.0f, 2.0f}, {0.0f, 0x1p-127f},
+                                       {447.0f, 1.0f}, {224.0f, 0.5f}, {1e-42f, 0x1p-127f}, {3e38f, 0x1p120f}}) {
+    Tensor values(DataType::kFloat32, {1, 32});
+    std::fill_n(values.data<float>(), 32, 0.0f);
+    values.data<float>()[7] = -largest;
+    Encoding own = kMXFP8;
+    own.axis = 1;
+    EXPECT_EQ(quantize(own, ScaleLayout(own, values.shape()), values).scales.data<float>()[0], scale) << largest;
+  }
 }
 
 }  // namespace

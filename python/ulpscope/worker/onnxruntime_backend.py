@@ -100,6 +100,16 @@ def operators(server: Any) -> List[str]:
     return sorted({f"{schema.domain}::{schema.name}" for schema in state.get_all_operator_schema()})
 
 
+def _session(ort: Any, source: Any, options: Any, providers: List[str]) -> Any:
+    """ONNX Runtime 1.31 makes integer products of float8 ones, and refuses what it made: those it then leaves alone."""
+    try:
+        return ort.InferenceSession(source, options, providers=providers)
+    except Exception as error:  # noqa: BLE001 - as below
+        if "float8" not in str(error):
+            raise
+        return ort.InferenceSession(source, options, providers=providers, disabled_optimizers=["QDQSelectorActionTransformer"])
+
+
 def open_session(
     server: Any,
     path: str = "",
@@ -125,12 +135,12 @@ def open_session(
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.path.abspath(external_data_dir))
     chosen = find_providers(providers or [], ort.get_available_providers())
     try:
-        session = ort.InferenceSession(source, options, providers=chosen)
+        session = _session(ort, source, options, chosen)
         if any(value.type not in _TYPES for value in session.get_outputs()):
             if not isinstance(source, bytes):
                 folder = external_data_dir or os.path.dirname(os.path.abspath(source))
                 options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-            session = ort.InferenceSession(_with_tensor_outputs(source), options, providers=chosen)
+            session = _session(ort, _with_tensor_outputs(source), options, chosen)
     except WorkerError:
         raise
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
