@@ -280,7 +280,7 @@ bool is_dequantized_constant(const Network& network, TensorId id) {
   const Layer& layer = network.layer(producer);
   const TensorId source = layer.input(0);
   if (source == kNone) return false;
-  if (layer.op->name == "DequantizeLinear") return static_cast<bool>(network.tensor(source).value);
+  if (layer.op->function == Function::kDequantize) return static_cast<bool>(network.tensor(source).value);
   return layer.op->kind == OpKind::kMovement && is_dequantized_constant(network, source);
 }
 

@@ -44,6 +44,12 @@ IMAGE = {"x": floats(1, 4, 5, 5)}
 # Each of these must be refused by name.
 REFUSED = {
     "dropout_all": layer("Dropout", {"x": floats(3), "r": floats(value=1), "t": np.array(True)}),
+    "fp4_blocks_of_scale_nan": layer(
+        "TRT_FP4DynamicQuantize", {"x": floats(2, 16), "g": floats(value=np.nan)}, ("y", "s"), domain="trt"
+    ),
+    "mx_scales_of_no_blocks": layer(
+        "TRT_MXFP8DequantizeLinear", {"x": floats(2, 32), "s": np.zeros((2, 0), np.uint8)}, domain="trt"
+    ),
     "reshape_negative": layer("Reshape", {**X, "s": ints(-2, 12)}),
     "reshape_two_unknown": layer("Reshape", {**X, "s": ints(-1, -1)}),
     "reshape_other_size": layer("Reshape", {**X, "s": ints(5, 5)}),
@@ -351,6 +357,8 @@ ODD = {
     "quantize_zero_scale": layer(
         "QuantizeLinear", {"x": np.array([0, 1, np.nan], np.float32), "s": floats(value=0), "z": np.array(0, np.uint8)}
     ),
+    "mx_blocks_of_nan": layer("TRT_MXFP8DynamicQuantize", {"x": floats(2, 32, value=np.nan)}, ("y", "s"), domain="trt"),
+    "mx_blocks_of_nothing": layer("TRT_MXFP8DynamicQuantize", {"x": floats(2, 0)}, ("y", "s"), domain="trt"),
     "non_max_suppression_nan": layer(
         "NonMaxSuppression", {"b": floats(1, 3, 4, value=np.nan), "s": floats(1, 1, 3), "m": ints(2**63 - 1)}
     ),

@@ -94,3 +94,26 @@ def test_results_of_narrow_types_are_saved_and_loaded(run, tmp_path):
     assert second.code == 0, second
     shown = run("inspect", "data", tmp_path / "golden.json")
     assert shown.code == 0 and "int8" in shown.text, shown
+
+
+@pytest.mark.parametrize("typing", [(), ("--strongly-typed",)])
+def test_blocks_of_tensorrt_in_a_strongly_typed_network(run, tmp_path, typing):
+    """MXFP8 there and back, in float16: powers of two lose nothing of small integers."""
+    blocks, half = {"domain": "trt", "axis": -1, "block_size": 32}, TensorProto.FLOAT16
+    node = helper.make_node
+    nodes = [
+        node("TRT_MXFP8DynamicQuantize", ["x"], ["c", "s"], output_dtype=TensorProto.FLOAT8E4M3FN, **blocks),
+        node("TRT_MXFP8DequantizeLinear", ["c", "s"], ["y"], output_dtype=half, **blocks),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", half, [2, 64])], [info("y", half, [2, 64])])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("trt", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    x = (np.arange(128).reshape(2, 64) % 16 - 8).astype(np.float16)
+    np.savez(tmp_path / "in.npz", x=x)
+    done = run("run", "m.onnx", "--trt", *typing, "--load-inputs", "in.npz", "--save-outputs", "out.json")
+    assert done.code == 0, done
+    from polygraphy.comparator import RunResults
+
+    ((_, (iteration,)),) = RunResults.load(str(tmp_path / "out.json"))
+    np.testing.assert_array_equal(iteration["y"], x)

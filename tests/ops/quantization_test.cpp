@@ -86,6 +86,54 @@ const AddRows rows({
      {},
      {f32({2}, {-51, 204})},
      {u8({2}, {0, 255}), f32({}, {1}), u8({}, {51})}},
+    {"TRT_FP4DynamicQuantize",
+     "ties, saturation and a block of zeros",
+     1,
+     {{"axis", std::int64_t{-1}}, {"block_size", std::int64_t{16}}, {"scale_type", std::int64_t{17}}},
+     {f32({2, 16}, {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5, 6, -0.25F, -0.75F, -1, -2, -3, -4, -5, -6,
+                    0,     0,     0,     0,     0,    0,    0, 0, 0,      0,      0,  0,  0,  0,  0,  0}),
+      f32({}, {0.5F})},
+     {f32({2, 16},
+          {0, 1, 1, 2, 2, 4, 4, 6, 0, -1, -1, -2, -3, -4, -4, -6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+          .cast(DataType::kFloat4E2M1),
+      f32({2, 1}, {2, 1}).cast(DataType::kFloat8E4M3)},
+     0,
+     "trt"},
+    {"TRT_MXFP8DynamicQuantize",
+     "the largest value decides the power of two, along the first axis",
+     1,
+     {{"axis", kZero}},
+     {generated({32, 2},
+                [](std::int64_t i) { return i == 62   ? 896
+                                            : i == 63 ? -897
+                                            : i == 0  ? 17
+                                            : i == 1  ? 34
+                                                      : 0; })},
+     {generated({32, 2}, [](std::int64_t i) { return i == 62   ? 448
+                                                     : i == 63 ? -224
+                                                     : i == 0  ? 8
+                                                     : i == 1  ? 8
+                                                               : 0; })
+          .cast(DataType::kFloat8E4M3),
+      u8({1, 2}, {128, 129})},
+     0,
+     "trt"},
+    {"TRT_MXFP8DequantizeLinear",
+     "powers of two, to float16",
+     1,
+     {{"axis", std::int64_t{-1}}, {"block_size", kTwo}, {"output_dtype", std::int64_t{10}}},
+     {f32({2, 4}, {1, -2, 3, 448, 0.5F, 0, -1, 8}).cast(DataType::kFloat8E4M3), u8({2, 2}, {127, 128, 120, 126})},
+     {f16({2, 4}, {1, -2, 6, 896, 0.00390625F, 0, -0.5F, 4})},
+     0,
+     "trt"},
+    {"TRT_MXFP8DequantizeLinear",
+     "blocks that follow from the shapes",
+     1,
+     {{"axis", kZero}},
+     {f32({4, 1}, {1, 2, 3, 4}).cast(DataType::kFloat8E4M3), u8({2, 1}, {130, 127})},
+     {f32({4, 1}, {8, 16, 3, 4})},
+     0,
+     "trt"},
 });
 
 }  // namespace
