@@ -37,6 +37,9 @@ Scaling einsum(const Layer& layer) {
   return operands == 1 ? Scaling::kFirst : operands == 2 ? Scaling::kProduct : Scaling::kNone;
 }
 
+/// The bias has no factor.
+Scaling matmul_nbits(const Layer& layer) { return layer.input(5) == kNone ? Scaling::kFirst : Scaling::kNone; }
+
 /// Means and deviations are other functions than the first result.
 Scaling normalization(const Layer& layer) { return layer.has_one_output() ? Scaling::kNormalization : Scaling::kNone; }
 
@@ -65,6 +68,7 @@ constexpr NamedRule kNamed[] = {
     {"IsNaN", always<Scaling::kInvariant>},
     {"Less", always<Scaling::kInvariant>},
     {"LessOrEqual", always<Scaling::kInvariant>},
+    {"MatMulNBits", matmul_nbits},
     {"MaxUnpool", always<Scaling::kFirst>},
     {"NonZero", always<Scaling::kInvariant>},
     {"Pad", pad},

@@ -56,19 +56,18 @@ def test_a_layer_in_the_middle(run, tmp_path):
         np.testing.assert_allclose(output["y"], exact, atol=1e-3)
 
 
-def test_an_operator_that_wants_the_shapes_of_its_constants(run, tmp_path):
-    """ONNX Runtime says the type of a MatMulNBits with a bias only to those who tell the shape of the bias."""
-    quantized = np.arange(24, dtype=np.uint8).reshape(3, 1, 8)
-    constants = {"w": quantized, "s": np.full(3, 0.25, np.float32), "b": np.arange(3, dtype=np.float32)}
-    nodes = [
-        helper.make_node(
-            "MatMulNBits", ["x", "w", "s", "", "", "b"], ["y"], "product", K=16, N=3, bits=4, block_size=16, **MICROSOFT
-        )
-    ]
+def test_an_operator_with_an_absent_input_and_constants_of_several_types(run, tmp_path):
+    constants = {
+        "w": np.arange(48, dtype=np.uint8).reshape(16, 3),
+        "s": np.float32(0.25),
+        "b": np.arange(3, dtype=np.float32),
+    }
+    nodes = [helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s", "", "b"], ["y"], "product", **MICROSOFT)]
     save(tmp_path / "m.onnx", nodes, {"x": ["batch", 16]}, {"y": ["batch", 3]}, constants)
     x = np.random.default_rng(0).normal(0, 1, (1, 2, 16)).astype(np.float32)
     np.savez(tmp_path / "in.npz", x=x)
-    _, (output,) = outputs_of(run, tmp_path, "--load-inputs", "in.npz")
+    done, (output,) = outputs_of(run, tmp_path, "--load-inputs", "in.npz")
+    assert "'product' (com.microsoft.DynamicQuantizeMatMul)" in done.out, done
     np.testing.assert_allclose(
         output["y"], ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x[0]})[0], rtol=1e-5, atol=1e-5
     )

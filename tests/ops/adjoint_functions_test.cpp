@@ -7,6 +7,13 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
+/// Two rows of two blocks of 16.
+Tensor codes_of_four_bits() {
+  Tensor codes(DataType::kUInt8, {2, 2, 8});
+  for (std::int64_t i = 0; i < codes.size(); ++i) codes.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 37 + 5);
+  return codes;
+}
+
 AdjointInput both() { return vary({4, 5}, -2, 2); }
 
 const AddAdjointRows kFunctions({
@@ -60,6 +67,14 @@ const AddAdjointRows kFunctions({
      1,
      "com.microsoft"},
     {"FusedMatMul", "vector", {vary({3}), vary({2, 3, 4})}, {{"alpha", 0.5f}}, 1, 1, "com.microsoft"},
+    {"MatMulNBits",
+     "activations and bias",
+     {vary({2, 3, 18}), constant(codes_of_four_bits()), constant(Tensor::of<float>({2, 2}, {0.5F, 1, 0.25F, 2})),
+      constant(Tensor::of<std::uint8_t>({2, 1}, {0x84, 0x37})), absent(), vary({2})},
+     {{"N", std::int64_t{2}}, {"K", std::int64_t{18}}, {"bits", std::int64_t{4}}, {"block_size", std::int64_t{16}}},
+     1,
+     1,
+     "com.microsoft"},
     {"FastGelu", "no bias", {both()}, {}, 1, 1, "com.microsoft"},
     {"Mod", "like the dividend", {vary({4, 5}, -5, 5), vary({5}, 1, 2)}, {{"fmod", std::int64_t{1}}}},
     {"Mod", "like the divisor", {vary({4, 5}, -5, 5), vary({5}, 1, 2)}, {}, 28},

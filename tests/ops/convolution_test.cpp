@@ -53,6 +53,14 @@ const Tensor w1 = spread({3, 4, 2, 2}, -1, 1, 4);
 const Tensor a = spread({3, 5}, -1, 1, 5), b = spread({5, 4}, -1, 1, 6);
 const Tensor counting = f32({1, 1, 3, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8}), ones = f32({1, 1, 2, 2}, {1, 1, 1, 1});
 
+/// Bytes of 0 but for some.
+Tensor nibbles(const Shape& shape, std::initializer_list<std::pair<int, std::uint8_t>> values) {
+  Tensor result(DataType::kUInt8, shape);
+  std::fill_n(result.data<std::uint8_t>(), result.size(), std::uint8_t{0});
+  for (const auto& [at, value] : values) result.data<std::uint8_t>()[at] = value;
+  return result;
+}
+
 const AddRows rows({
     {"Conv",
      "groups, strides, dilations and pads",
@@ -183,6 +191,30 @@ const AddRows rows({
      {u8({1, 2}, {1, 2}), f32({}, {1}), u8({}, {0}), i8({2, 3}, {1, 3, -128, 2, 1, 0}), f32({}, {0.5F}), i8({}, {0}),
       f32({}, {1}), i8({}, {0})},
      {i8({1, 3}, {2, 2, -64})}},
+    {"MatMulNBits",
+     "4 bits, a block with a rest, packed zero points and a bias",
+     1,
+     {{"N", std::int64_t{2}}, {"K", std::int64_t{18}}, {"bits", std::int64_t{4}}, {"block_size", std::int64_t{16}}},
+     {generated({1, 18}, [](std::int64_t i) { return i == 0    ? 1
+                                                     : i == 1  ? 10
+                                                     : i == 17 ? 100
+                                                               : 0; }),
+      nibbles({2, 2, 8}, {{0, 0x21}, {8, 0x90}, {16, 0xf0}, {24, 0x08}}), f32({2, 2}, {1, 0.5F, 2, 1}),
+      u8({2, 1}, {0x10, 0x87}), Tensor(), f32({2}, {0.25F, 0})},
+     // Row 0: codes 1, 2, zero point 0, scale 1; code 9 at 17, zero point 1, scale 0.5. Row 1: codes 0, 15, zero point
+     // 7, scale 2; code 0 at 17, zero point 8, scale 1.
+     {f32({1, 2}, {21 + 400 + 0.25F, -14 + 160 - 800})},
+     1e-6,
+     "com.microsoft"},
+    {"MatMulNBits",
+     "2 bits, vector",
+     1,
+     {{"N", std::int64_t{1}}, {"K", std::int64_t{16}}, {"bits", std::int64_t{2}}, {"block_size", std::int64_t{16}}},
+     {generated({16}, [](std::int64_t i) { return i < 4 ? std::pow(10.0, static_cast<double>(i)) : 0; }),
+      u8({1, 1, 4}, {0b11100100, 0, 0, 0}), f32({1}, {0.5F})},
+     {f32({1}, {(-2.0F - 10 + 1000) / 2})},
+     1e-6,
+     "com.microsoft"},
     {"FusedMatMul",
      "both transposed",
      1,

@@ -1,0 +1,193 @@
+// ONNX Runtime's product with weights of a few bits.
+#include <array>
+
+#include "core/parallel.h"
+#include "ops/adjoint_values.h"
+#include "ops/common.h"
+#include "ops/multiply_adds.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::ops {
+namespace {
+
+// Inputs.
+constexpr int kActivations = 0, kCodes = 1, kScales = 2, kZeroPoints = 3, kGroupIndices = 4, kBias = 5;
+
+/// Weights (n, k) of `bits` each: rows of `blocks` blocks of `block` codes that share a scale and a zero point. The
+/// last block of a row may have codes that stand for nothing.
+struct PackedWeights {
+  std::int64_t n = 0, k = 0, bits = 4, block = 32;
+
+  std::int64_t blocks() const { return (k + block - 1) / block; }
+  std::int64_t block_bytes() const { return block * bits / 8; }
+  std::int64_t zero_point_bytes() const { return (blocks() * bits + 7) / 8; }  ///< Of a row.
+};
+
+/// The code at a position of a stream of bits, the lowest bits of each byte first.
+int code_at(const std::uint8_t* stream, std::int64_t position, std::int64_t bits) {
+  const std::int64_t at = position * bits;
+  return stream[at / 8] >> (at % 8) & ((1 << bits) - 1);
+}
+
+/// Works with all contexts; fails for attributes that have no meaning.
+template <typename Context>
+PackedWeights packed_weights(const Context& ctx) {
+  const Attributes& attributes = ctx.attributes();
+  const PackedWeights w{attributes.required_integer("N"), attributes.required_integer("K"),
+                        attributes.integer("bits", 4), attributes.required_integer("block_size")};
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (w.n < 0 || w.k < 0 || w.n > kMost || w.k > kMost)
+    ctx.fail("expected N and K from 0 to 2^31, got {} and {}", w.n, w.k);
+  if (w.bits != 2 && w.bits != 4 && w.bits != 8) ctx.fail("expected 2, 4 or 8 bits, got {}", w.bits);
+  if (w.block < 16 || w.block > kMost || (w.block & (w.block - 1)) != 0)
+    ctx.fail("expected a block_size that is a power of two from 16 on, got {}", w.block);
+  return w;
+}
+
+void require_elements(const InferContext& ctx, int input, std::string_view what, const Shape& expected) {
+  if (!ctx.has_input(input) || num_elements(ctx.shape(input)) == num_elements(expected)) return;
+  ctx.fail("expected {} of shape {} as input {}, got {}", what, to_string(expected), input,
+           to_string(ctx.shape(input)));
+}
+
+void infer_matmul_nbits(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(kActivations));
+  const PackedWeights w = packed_weights(ctx);
+  if (ctx.has_input(kGroupIndices))
+    fail(ctx.layer(), "g_idx (input 4) is not supported; try a model whose weights are in the order of their groups",
+         ErrorCode::kUnsupported);
+  if (ctx.attributes().integer("weight_prepacked", 0) != 0)
+    fail(ctx.layer(), "weights that are packed for a GPU (weight_prepacked) are not supported",
+         ErrorCode::kUnsupported);
+  if (ctx.attributes().integer("accuracy_level", 0) == 4)
+    log_once(LogLevel::kWarning,
+             "MatMulNBits with accuracy_level 4: ONNX Runtime may round activations to int8 there; ulpscope does not");
+  Shape output = ctx.shape(kActivations);
+  if (output.empty() || output.back() != w.k)
+    ctx.fail("expected {} elements (K) along the last dimension of input 0, got a shape of {}", w.k, to_string(output));
+  output.back() = w.n;
+  ctx.set_shape(0, output);
+  require_elements(ctx, kCodes, "codes", {w.n, w.blocks(), w.block_bytes()});
+  require_elements(ctx, kScales, "scales", {w.n, w.blocks()});
+  if (ctx.has_input(kZeroPoints) && is_floating(ctx.type(kZeroPoints)))
+    require_elements(ctx, kZeroPoints, "zero points", {w.n, w.blocks()});
+  else
+    require_elements(ctx, kZeroPoints, "packed zero points", {w.n, w.zero_point_bytes()});
+  require_elements(ctx, kBias, "a bias", {w.n});
+}
+
+/// The values of its rows: (code - zero point) * scale. T: float, or double for derivatives of tests.
+template <typename T>
+class PackedRows {
+ public:
+  /// `zero_points`: not there for 2^(bits - 1).
+  PackedRows(const PackedWeights& w, const Tensor& codes, const Tensor& scales, const Tensor& zero_points)
+      : w_(w), codes_(codes.data<std::uint8_t>()), scales_(scales.cast(type_of<T>())) {
+    if (!zero_points) return;
+    if (zero_points.type() == DataType::kUInt8)
+      packed_zeros_ = zero_points.data<std::uint8_t>();
+    else
+      zeros_ = zero_points.cast(type_of<T>());
+  }
+
+  void read(std::int64_t row, T* out) const {
+    for (std::int64_t b = 0; b < w_.blocks(); ++b) {
+      const std::int64_t at = row * w_.blocks() + b, count = std::min(w_.block, w_.k - b * w_.block);
+      const std::uint8_t* codes = codes_ + at * w_.block_bytes();
+      const T scale = scales_.template data<T>()[at], zero = zero_point(row, b);
+      for (std::int64_t i = 0; i < count; ++i)
+        out[b * w_.block + i] = (static_cast<T>(code_at(codes, i, w_.bits)) - zero) * scale;
+    }
+  }
+
+ private:
+  T zero_point(std::int64_t row, std::int64_t b) const {
+    if (zeros_) return zeros_.template data<T>()[row * w_.blocks() + b];
+    if (packed_zeros_ == nullptr) return static_cast<T>(1 << (w_.bits - 1));
+    return static_cast<T>(code_at(packed_zeros_ + row * w_.zero_point_bytes(), b, w_.bits));
+  }
+
+  PackedWeights w_;
+  const std::uint8_t* codes_;
+  Tensor scales_, zeros_;
+  const std::uint8_t* packed_zeros_ = nullptr;
+};
+
+/// The sum of products: sixteen running sums, added pairwise at the end.
+template <typename T>
+T dot_of_rows(const T* a, const T* b, std::int64_t count) {
+  std::array<T, 16> sums{};
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t lane = 0; lane < 16; ++lane) sums[lane] += a[i + std::int64_t(lane)] * b[i + std::int64_t(lane)];
+  for (std::size_t lane = 0; i < count; ++i, ++lane) sums[lane] += a[i] * b[i];
+  for (std::size_t half = 8; half > 0; half /= 2)
+    for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  return sums[0];
+}
+
+template <typename T>
+void multiply_packed(KernelContext& ctx) {
+  const PackedWeights w = packed_weights(ctx);
+  const PackedRows<T> rows(w, ctx.input(kCodes), ctx.input(kScales),
+                           ctx.has_input(kZeroPoints) ? ctx.input(kZeroPoints) : Tensor());
+  const T* a = ctx.input(kActivations).data<T>();
+  const Tensor biases = ctx.has_input(kBias) ? ctx.input(kBias).cast(type_of<T>()) : Tensor();
+  const T* bias = biases ? biases.template data<T>() : nullptr;
+  T* out = ctx.output(0).data<T>();
+  const std::int64_t m = w.n == 0 ? 0 : ctx.output(0).size() / w.n;
+  // Every thread unpacks its rows of weights once, for all rows of activations.
+  parallel_for(w.n, std::max<std::int64_t>(1, (1 << 16) / std::max<std::int64_t>(1, w.k * (m + 4))),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<T> row(static_cast<std::size_t>(w.k));
+                 for (std::int64_t n = begin; n < end; ++n) {
+                   rows.read(n, row.data());
+                   for (std::int64_t i = 0; i < m; ++i)
+                     out[i * w.n + n] = dot_of_rows(a + i * w.k, row.data(), w.k) + (bias == nullptr ? T{0} : bias[n]);
+                 }
+               });
+}
+
+void run_matmul_nbits(KernelContext& ctx) {
+  with_type(FloatTypes{}, ctx, ctx.input(kActivations).type(), [&]<typename T>(T) { multiply_packed<T>(ctx); });
+}
+
+void adjoint_matmul_nbits(AdjointContext& ctx) {
+  const PackedWeights w = packed_weights(ctx);
+  for (int i : {kScales, kZeroPoints})
+    if (ctx.has_input(i) && ctx.wants(i)) ctx.leave_out(i);
+  const Value g = gradient(ctx);
+  const std::int64_t m = num_elements(g.shape()) / std::max<std::int64_t>(1, w.n);
+  if (ctx.has_input(kBias) && ctx.wants(kBias))
+    ctx.set(kBias, reshape(sum_to(reshape(g, {m, w.n}), {1, w.n}), ctx.input_shape(kBias)).id);
+  if (!ctx.wants(kActivations)) return;
+  const auto known = [&](int i) { return ctx.input_value(i) == nullptr ? Tensor() : *ctx.input_value(i); };
+  const Tensor codes = known(kCodes), scales = known(kScales);
+  const Tensor zeros = ctx.has_input(kZeroPoints) ? known(kZeroPoints) : Tensor();
+  if (!codes || !scales || (!zeros && ctx.has_input(kZeroPoints))) return ctx.leave_out(kActivations);
+  Tensor weights(DataType::kFloat32, {w.n, w.k});
+  const PackedRows<float> rows(w, codes, scales, zeros);
+  for (std::int64_t n = 0; n < w.n; ++n) rows.read(n, weights.data<float>() + n * w.k);
+  const Value matrix{&ctx, ctx.constant(weights)};
+  ctx.set(kActivations, reshape(matmul(reshape(g, {m, w.n}), matrix), ctx.input_shape(kActivations)).id);
+}
+
+}  // namespace
+
+OpTable matmul_nbits() {
+  return {
+      // MatMulNBits, com.microsoft 1: a matrix times the transpose of one of 2, 4 or 8 bits with scales per block of a
+      // row. Codes are numbers exactly; sums are float32.
+      make_op({.name = "MatMulNBits",
+               .domain = "com.microsoft",
+               .inputs = {3, 6},
+               .types = {kFloats, TypeSet{DataType::kUInt8}, kFloats, kFloats | TypeSet{DataType::kUInt8},
+                         TypeSet{DataType::kInt32}, kFloats},
+               .kind = OpKind::kContraction,
+               .weights = 0b111110,
+               .multiply_adds = multiply_adds_of_matmul},
+              infer_matmul_nbits, run_matmul_nbits, adjoint_matmul_nbits),
+  };
+}
+
+}  // namespace ulpscope::ops
