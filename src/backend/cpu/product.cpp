@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/packed_product.h"
 #include "ops/common.h"
 
 namespace ulpscope::cpu {
@@ -229,7 +230,10 @@ bool is_long_sum(const MatMulSpec& spec) {
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (is_long_sum(spec)) return make_summed_matmul(spec, cache);
   const bool depends = products_depend_on_threads() && spec.type_a == DataType::kFloat32;  // Sums of integers do not.
-  if (depends) return make_piecewise_matmul(spec, cache);
+  if (depends) {
+    auto packed = make_packed_matmul_kernel(spec, cache);
+    return packed ? std::move(packed) : make_piecewise_matmul(spec, cache);
+  }
   std::int64_t operations = 2 * spec.m * spec.k * spec.n;
   for (std::size_t d = 0; d < spec.batch_a.size(); ++d) operations *= std::max(spec.batch_a[d], spec.batch_b[d]);
   if (spec.panels_b) return make_whole_matmul(spec, cache);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cpu/depthwise_kernels.h"
+#include "backend/cpu/product_kernels.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/recurrent_kernels.h"
 
@@ -62,6 +63,7 @@ struct ProgramKernels {
   DepthwiseFunction depthwise;
   BlockKernels block;
   RecurrentKernels recurrent;
+  ProductKernels product;
   const char* name;
 };
 

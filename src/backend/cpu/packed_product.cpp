@@ -1,0 +1,264 @@
+#include "backend/cpu/packed_product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "backend/cpu/program_kernels.h"
+#include "backend/cpu/thread_memory.h"
+#include "core/file.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kFewRows = 3;  ///< So few read b once: it is not worth packing.
+
+Index round_up(Index value, Index unit) { return (value + unit - 1) / unit * unit; }
+
+/// A matrix b [k, n] in memory, or as [n, k].
+struct Columns {
+  const float* values;
+  Index stride;  ///< From row to row.
+  bool transposed;
+
+  const float* at(Index column) const { return values + column * (transposed ? stride : 1); }
+};
+
+Index packed_size(Index k, Index columns) { return k * round_up(columns, program_kernels().product.lanes); }
+
+/// Columns [begin, end) as ProductPart::b wants them.
+void pack_columns(const Columns& b, Index k, Index begin, Index end, float* to) {
+  const ProductKernels& kernels = program_kernels().product;
+  const Index panel = kernels.panel, whole = b.transposed ? 0 : (end - begin) / panel;
+  // Row by row, so that neighbors are read together.
+  for (Index i = 0; i < k && whole != 0; ++i)
+    for (Index p = 0; p < whole; ++p)
+      std::memcpy(to + (p * k + i) * panel, b.values + i * b.stride + begin + p * panel,
+                  static_cast<std::size_t>(panel) * sizeof(float));
+  for (Index column = begin + whole * panel; column < end; column += panel) {
+    const Index width = std::min(panel, end - column), stored = round_up(width, kernels.lanes);
+    float* const part = to + (column - begin) * k;
+    if (width < stored) std::fill_n(part, k * stored, 0.0f);
+    if (b.transposed)
+      kernels.transpose(b.at(column), b.stride, width, k, part, stored);
+    else
+      for (Index i = 0; i < k; ++i) std::copy_n(b.values + i * b.stride + column, width, part + i * stored);
+  }
+}
+
+/// The matrices of a batch, one after the other, in packed form.
+struct PackedWeights {
+  Index matrices, matrix;  ///< How many, and elements of one in `values`.
+  Index offset;            ///< To the first element of the slice of k.
+  Columns form;            ///< Without values.
+  Index k, n;
+
+  PreparedObject pack(const Tensor& values) const {
+    const Index size = packed_size(k, n), panel = program_kernels().product.panel;
+    const std::size_t bytes = static_cast<std::size_t>(matrices * size) * sizeof(float);
+    std::shared_ptr<std::byte> memory = allocate_weights(bytes);
+    float* const to = reinterpret_cast<float*>(memory.get());
+    const Index panels = (n + panel - 1) / panel;
+    parallel_for(matrices * panels, std::max<Index>(1, (1 << 16) / (k * panel + 1)), [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) {
+        Columns b = form;
+        b.values = values.data<float>() + i / panels * matrix + offset;
+        const Index column = i % panels * panel;
+        pack_columns(b, k, column, std::min(column + panel, n), to + i / panels * size + column * k);
+      }
+    });
+    MappedFile::release(values.raw(), values.bytes());
+    return {std::move(memory), bytes};
+  }
+};
+
+class PackedMatMul final : public Kernel {
+ public:
+  PackedMatMul(const MatMulSpec& spec, const ObjectCache& cache)
+      : spec_(spec),
+        k_(spec.k_end != 0 ? spec.k_end - spec.k_begin : spec.k),
+        offset_a_(spec.k_begin * (spec.transpose_a ? spec.m : 1)),
+        offset_b_(spec.k_begin * (spec.transpose_b ? 1 : spec.n)),
+        in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kFewRows) {
+    for (std::size_t d = 0; d < spec.batch_a.size(); ++d) batch_.push_back(std::max(spec.batch_a[d], spec.batch_b[d]));
+    matrices_ = std::accumulate(batch_.begin(), batch_.end(), Index{1}, std::multiplies<>());
+    spec_.constant_b = {};
+    if (!spec.constant_b) return;
+    const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
+    const PackedWeights weights{count, spec.k * spec.n, offset_b_, columns_of(nullptr), k_, spec.n};
+    weights_ = cache(
+        fmt::format("packed columns|{}|{} x {} x {}{}|k {}, {}", spec.key_b, count, spec.k, spec.n,
+                    spec.transpose_b ? " transposed" : "", spec.k_begin, k_),
+        [weights, values = spec.constant_b] { return weights.pack(values()); });
+  }
+
+  std::string name() const override { return fmt::format("packed product, {}", program_kernels().name); }
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    std::shared_ptr<const void> held;
+    if (weights_) held = weights_();
+    Operands operands;
+    operands.a = inputs[0]->data<float>();
+    if (held)
+      operands.packed = static_cast<const float*>(held.get());
+    else
+      operands.b = inputs[1]->data<float>();
+    operands.out = outputs[0]->data<float>();
+    const Split split = split_over(num_threads());
+    parallel_for(matrices_ * split.rows * split.columns, split.grain, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) run_piece(operands, split, i);
+    });
+  }
+
+ private:
+  struct Operands {
+    const float *a = nullptr, *b = nullptr, *packed = nullptr;
+    float* out = nullptr;
+  };
+
+  /// Every matrix in so many pieces, some of which are a task.
+  struct Split {
+    Index rows = 1, columns = 1, grain = 1;
+  };
+
+  struct Range {
+    Index begin, end;
+  };
+
+  /// One of `count` even parts of [0, size), cut at multiples of `unit`.
+  static Range part_of(Index size, Index unit, Index count, Index index) {
+    const Index units = (size + unit - 1) / unit;
+    return {std::min(size, index * units / count * unit), std::min(size, (index + 1) * units / count * unit)};
+  }
+
+  /// Any split gives the same bits. The larger operand is cut first: each of its elements is read by one thread.
+  Split split_over(int threads) const {
+    constexpr Index kForEachThread = 10'000, kPiece = 200'000;  // Operations; the latter take some 3 us.
+    const Index operations = 2 * spec_.m * spec_.n * std::max<Index>(k_, 1) * matrices_;
+    Split split;
+    split.grain = matrices_;
+    if (threads == 1 || operations < threads * kForEachThread) return split;
+    const Index wanted = std::clamp<Index>(operations / kPiece, threads, Index{4} * threads);
+    if (matrices_ >= wanted) {
+      split.grain = matrices_ / wanted;
+      return split;
+    }
+    constexpr Index kRows = 24;
+    const Index each = (wanted + matrices_ - 1) / matrices_;
+    const Index most_rows = (spec_.m + kRows - 1) / kRows;
+    const Index most_columns = (spec_.n + panel() - 1) / panel();
+    if (spec_.n >= spec_.m) {
+      split.columns = std::min(each, most_columns);
+      split.rows = std::min((each + split.columns - 1) / split.columns, most_rows);
+    } else {
+      split.rows = std::min(each, most_rows);
+      split.columns = std::min((each + split.rows - 1) / split.rows, most_columns);
+    }
+    split.grain = 1;
+    return split;
+  }
+
+  static Index panel() { return program_kernels().product.panel; }
+
+  Columns columns_of(const float* b) const { return {b, spec_.transpose_b ? spec_.k : spec_.n, spec_.transpose_b}; }
+
+  /// Which matrix of an operand the `index`-th one of the results is made of.
+  Index matrix_of(const std::vector<Index>& batch, Index index) const {
+    Index matrix = 0, step = 1;
+    for (std::size_t d = batch.size(); d-- > 0;) {
+      if (batch[d] != 1) matrix += index % batch_[d] * step;
+      index /= batch_[d];
+      step *= batch[d];
+    }
+    return matrix;
+  }
+
+  void run_piece(const Operands& whole, const Split& split, Index index) const {
+    const Index pieces = split.rows * split.columns, matrix = index / pieces, piece = index % pieces;
+    const Range rows = part_of(spec_.m, 6, split.rows, piece / split.columns);
+    const Range columns = part_of(spec_.n, panel(), split.columns, piece % split.columns);
+    if (rows.begin == rows.end) return;
+    Operands operands = whole;
+    operands.a += matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k + offset_a_;
+    operands.out += matrix * spec_.m * spec_.n;
+    const Index b = matrix_of(spec_.batch_b, matrix);
+    if (operands.packed != nullptr) {
+      operands.packed += b * packed_size(k_, spec_.n) + columns.begin * k_;
+      return multiply(operands, rows, columns, operands.packed, 0);
+    }
+    operands.b += b * spec_.k * spec_.n + offset_b_;
+    const Columns form = columns_of(operands.b);
+    Range left = columns;
+    if (in_place_) {
+      const Index end = columns.begin + (columns.end - columns.begin) / lanes() * lanes();
+      if (end != columns.begin) multiply(operands, rows, {columns.begin, end}, form.at(columns.begin), form.stride);
+      left.begin = end;
+    }
+    // As many columns as the second-level cache holds beside rows of a.
+    constexpr Index kElements = 1 << 16;
+    const Index chunk = std::max<Index>(1, kElements / (std::max<Index>(k_, 1) * panel())) * panel();
+    thread_local ThreadMemory memory;
+    for (Index column = left.begin; column < left.end; column += chunk) {
+      const Index end = std::min(column + chunk, left.end);
+      float* const packed = memory.floats(static_cast<std::size_t>(packed_size(k_, end - column)));
+      pack_columns(form, k_, column, end, packed);
+      multiply(operands, rows, {column, end}, packed, 0);
+    }
+  }
+
+  static Index lanes() { return program_kernels().product.lanes; }
+
+  /// Rows in blocks: more of them where columns come from beyond the second-level cache.
+  void multiply(const Operands& operands, Range rows, Range columns, const float* b, Index b_stride) const {
+    constexpr Index kDepth = 1024, kCache = 1 << 16, kBlock = 48, kLargeBlock = 384;
+    const Index width = columns.end - columns.begin;
+    const Index most = std::min(k_, kDepth) * width > kCache ? kLargeBlock : kBlock;
+    thread_local ThreadMemory memory;
+    for (Index row = rows.begin; row < rows.end; row += most) {
+      const Index count = std::min(most, rows.end - row);
+      ProductPart part{};
+      part.a = operands.a + row * spec_.k;
+      part.a_stride = spec_.k;
+      if (spec_.transpose_a && spec_.m > 1) {
+        float* const turned = memory.floats(static_cast<std::size_t>(count * k_));
+        program_kernels().product.transpose(operands.a + row, spec_.m, k_, count, turned, k_);
+        part.a = turned;
+        part.a_stride = k_;
+      }
+      part.b = b;
+      part.b_stride = b_stride;
+      part.bias = spec_.bias ? spec_.bias.data<float>() + columns.begin : nullptr;
+      part.out = operands.out + row * spec_.n + columns.begin;
+      part.out_stride = spec_.n;
+      part.rows = count;
+      part.columns = width;
+      part.k = k_;
+      program_kernels().product.multiply(part);
+    }
+  }
+
+  MatMulSpec spec_;  ///< Without constant_b.
+  const Index k_, offset_a_, offset_b_;
+  const bool in_place_;  ///< b is not packed.
+  std::vector<Index> batch_;
+  Index matrices_ = 1;
+  PreparedSource weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  if (spec.type_a != DataType::kFloat32 || spec.type_b != DataType::kFloat32 || spec.panels_b) return nullptr;
+  if (!spec.constant_b && spec.transpose_b && spec.m <= kFewRows) return nullptr;
+  return std::make_unique<PackedMatMul>(spec, cache);
+}
+
+}  // namespace ulpscope::cpu

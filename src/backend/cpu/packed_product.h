@@ -1,0 +1,16 @@
+// Matrix products by our own loops, for processors for which oneDNN has no product of packed weights.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/product.h"
+
+namespace ulpscope::cpu {
+
+/// The same as make_matmul_kernel(), of float32. A constant b is packed once, into panels of columns, under a key that
+/// all plans share. Each result has the bits that ProductPart says: those of its row, its column and the bias alone,
+/// whatever the number of threads, of rows or of matrices. Nothing for operands of bytes and for `panels_b`, and where
+/// oneDNN's product takes less time: few rows with a transposed b that is an input.
+std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+
+}  // namespace ulpscope::cpu
