@@ -160,9 +160,9 @@ void TrtConfigArgs::declare_elements(OptionTable& table) {
     if (blocks) table.ours();  // Builders of TensorRT have no flag for them.
     table.flag({form.flag()}, allow(form.precision),
                fmt::format("Allow {}{}", blocks ? form.name : form.request(),
-                           form.is_of_weights()     ? ", for constant weights of matrix products"
-                           : form.products_only     ? ", for products: see docs/numerics.md for which"
-                                                    : ""));
+                           form.is_of_weights() ? ", for constant weights of matrix products"
+                           : form.products_only ? ", for products: see docs/numerics.md for which"
+                                                : ""));
   }
   table.ours().flag({"--weights-only"}, weights_only,
                     "--int8, --fp8, --mxfp8, --nvfp4 and --mxfp4 are for constant weights alone; activations have the "
@@ -214,11 +214,12 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
-  table.ours().value({"--target"}, target, "GPU",
-                     "The GPU whose costs decide: h200 (default), h100, b200, a100, l40s, l4, t4, rtx4090 or orin, or a "
-                     "file of `target measure` "
-                     "(FILE.json); for `precision search` also measured: this machine, on --backend, measured with the "
-                     "model before the search");
+  table.ours().value(
+      {"--target"}, target, "GPU",
+      "The GPU whose costs decide: h200 (default), h100, b200, a100, l40s, l4, t4, rtx4090 or orin, or a "
+      "file of `target measure` "
+      "(FILE.json); for `precision search` also measured: this machine, on --backend, measured with the "
+      "model before the search");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
       .value({"--trt-backend"}, backend, "NAME",
@@ -238,9 +239,10 @@ PrecisionSet TrtConfigArgs::precisions() const {
     if (allowed[static_cast<std::size_t>(form.precision)])
       result.set(weights_only ? weights_alone(form.precision) : form.precision);
   if (weights_only && !result.has_elements())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
-                "--mxfp8 or --mxfp4");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
+        "--mxfp8 or --mxfp4");
   if (!block_size) return result.has(Precision::kINT4) ? with_smaller_blocks(result) : result;
   if (!result.has(Precision::kINT4))
     throw Error(ErrorCode::kInvalidArgument,
@@ -263,9 +265,10 @@ void TrtConfigArgs::refuse_lacking_formats(const BuildOptions& options) const {
   const Target chosen = find_target(*target);
   for (const Precision p : options.enabled.members())
     if (!is_float(p) && !chosen.has(p))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
-                              *target, chosen.name, name_of(p), form_of(p).flag()));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
+                      *target, chosen.name, name_of(p), form_of(p).flag()));
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {

@@ -10,8 +10,8 @@
 
 namespace ulpscope {
 
-/// How a layer computes; always with an fp32 accumulator (int8: int32). `Weights`: its constant weights alone are in the
-/// format, its activations in the next higher enabled float.
+/// How a layer computes; always with an fp32 accumulator (int8: int32). `Weights`: its constant weights alone are in
+/// the format, its activations in the next higher enabled float.
 enum class Precision : std::uint8_t {
   kFP32,
   kTF32,

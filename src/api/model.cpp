@@ -170,6 +170,12 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
                          const std::string& where, Requests& requested) {
+  // What layers asked for while it was searched, the formats that the search chose for them among it.
+  for (const auto& [name, type] : answer.build.layer_precisions)
+    if (const LayerId id = network.find_layer(name);
+        id != kNone && !requested[id] &&
+        std::ranges::find(answer.answer.kept, name, &KeptLayer::name) == answer.answer.kept.end())
+      requested[id] = request_named(type);
   for (const KeptLayer& kept : answer.answer.kept) {
     const LayerId id = network.find_layer(kept.name);
     if (id == kNone)

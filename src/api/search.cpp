@@ -131,18 +131,16 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
       log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
                               target.name, name_of(precision)));
   const auto& samples = data.samples;
-  if (samples.size() > 1 && std::ranges::all_of(samples, [&](const TensorMap& each) {
-        return same_bits({&each, 1}, {&samples[0], 1});
-      }))
+  if (samples.size() > 1 &&
+      std::ranges::all_of(samples, [&](const TensorMap& each) { return same_bits({&each, 1}, {&samples[0], 1}); }))
     log_warning(fmt::format(
         "[search] the {} samples to search on are all the same: the answer holds for this one kind of input, and its "
         "margin tells nothing; try samples as different as the data will be",
         samples.size()));
   std::set<std::string> searched;
   for (const TensorMap& each : samples) searched.insert(hash_of_samples({&each, 1}));
-  const auto known = std::ranges::count_if(data.held_out, [&](const TensorMap& each) {
-    return searched.contains(hash_of_samples({&each, 1}));
-  });
+  const auto known = std::ranges::count_if(
+      data.held_out, [&](const TensorMap& each) { return searched.contains(hash_of_samples({&each, 1})); });
   if (known > 0)
     log_warning(fmt::format(
         "[search] {} of the {} held-out samples are samples of the search, too: that these pass says nothing about "

@@ -61,8 +61,9 @@ std::string activation_obstacle(const Specialization& spec, const Assignment& as
                                 const Encoding& encoding) {
   if (encoding.granularity == Granularity::kBlock) {
     const bool has_operator = encoding.second_scale || encoding.format == Format::kFloat8E4M3;
-    return has_operator ? std::string()
-                        : fmt::format("neither ONNX nor TensorRT has a form for activations in {}", to_string(encoding));
+    return has_operator
+               ? std::string()
+               : fmt::format("neither ONNX nor TensorRT has a form for activations in {}", to_string(encoding));
   }
   if (dequantized(spec, input) || (format_of(encoding.format).is_float && is_made_by_softmax(spec, input))) return {};
   if (assignment.scale.empty() || !usable(assignment.scale[input]))

@@ -14,8 +14,9 @@
 
 namespace ulpscope {
 
-/// Why a file cannot have this layer in its precision, which stores elements, as the engine computes it; empty: it can. `fixed_shapes`: what is computed
-/// from the shapes of the inputs is constant. `normalization`: the BatchNormalization in its weights, or kNone.
+/// Why a file cannot have this layer in its precision, which stores elements, as the engine computes it; empty: it can.
+/// `fixed_shapes`: what is computed from the shapes of the inputs is constant. `normalization`: the BatchNormalization
+/// in its weights, or kNone.
 std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes,
                              LayerId normalization);
 

@@ -98,11 +98,12 @@ class Describer {
       Operand result{.tensor = tensor, .first = first, .encoding = encoding(id, index), .scales = ScaleSource::kOwn};
       if (constant) return result;
       const auto in_file = dequantized(spec_, tensor);
-      const bool calibrated = in_file || result.encoding->granularity == Granularity::kTensor ||
-                              result.encoding->second_scale;
+      const bool calibrated =
+          in_file || result.encoding->granularity == Granularity::kTensor || result.encoding->second_scale;
       if (calibrated) result.scales = ScaleSource::kCalibrated;
       if (in_file) result.encoding->format = in_file->elements;
-      if (calibrated) result.scale = in_file ? in_file->scale : activation_scale(spec_, tensor, *result.encoding, assignment_.scale);
+      if (calibrated)
+        result.scale = in_file ? in_file->scale : activation_scale(spec_, tensor, *result.encoding, assignment_.scale);
       return result;
     }
     Operand result{tensor, load_rounding(id, index), first};
@@ -122,7 +123,8 @@ class Describer {
     const TensorId tensor = layer(id).inputs[index];
     // One scale for all of the weights in a float format comes behind the sum with that of the activation, as one.
     const bool shared = format_of(format).is_float && dequantized_weights(spec_, tensor, 0, 1);
-    if (is_product(id) && spec_.is_constant(tensor) && !shared) return {.format = format, .granularity = Granularity::kChannel, .axis = -1};
+    if (is_product(id) && spec_.is_constant(tensor) && !shared)
+      return {.format = format, .granularity = Granularity::kChannel, .axis = -1};
     return {.format = format, .granularity = Granularity::kTensor};
   }
 

@@ -99,8 +99,7 @@ Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision p
     result.axis = summed_axis(spec, layer, operand);
     // Only int4 has float scales: those of the numbers beside it.
     if (result.scale == Format::kFloat16) result.scale = format_of(number)->id;
-  } else if (constant && (!is_product(layer.op->function) ||
-                          (matrices && form.is_quantized() && form.products_only))) {
+  } else if (constant && (!is_product(layer.op->function) || (matrices && form.is_quantized() && form.products_only))) {
     // cuBLASLt takes scales per column for both operands or none, at a third of the speed.
     result = {.format = result.format, .granularity = Granularity::kTensor};
   }

@@ -30,8 +30,7 @@ Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision p
                      DataType number);
 
 /// The scales of an operand of a product in this encoding: per channel those of weight_scales().
-ScaleLayout scale_layout(const Specialization& spec, const Layer& layer, std::size_t operand,
-                         const Encoding& encoding);
+ScaleLayout scale_layout(const Specialization& spec, const Layer& layer, std::size_t operand, const Encoding& encoding);
 
 /// The largest value of the tensor is known beforehand, 1, since a Softmax makes it.
 bool is_made_by_softmax(const Specialization& spec, TensorId id);

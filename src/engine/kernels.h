@@ -34,7 +34,8 @@ struct Operand {
   bool is_of_bytes() const noexcept { return encoding->format == Format::kInt8 || encoding->format == Format::kUInt8; }
   /// REQUIRES: calibrated scales, one for the tensor.
   Quantization quantization() const noexcept { return {scale, encoding->format}; }
-  /// What sums of its elements are multiplied by; 1 of blocks, whose scales are in what is summed. REQUIRES: no constant.
+  /// What sums of its elements are multiplied by; 1 of blocks, whose scales are in what is summed. REQUIRES: no
+  /// constant.
   float outer_scale() const noexcept { return encoding->granularity == Granularity::kBlock ? 1 : scale; }
   /// The same as numbers: not rounded, and not quantized.
   Operand plain() const { return {.tensor = tensor, .first = first, .exact = exact}; }

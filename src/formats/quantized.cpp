@@ -162,7 +162,8 @@ void quantize_blocks(const Encoding& encoding, const ScaleLayout& layout, const 
     for (std::int64_t r = 0; r < rows; ++r)
       to_elements(
           format, in + first + r * inner, out + first + r * inner, inner,
-          [&](std::int64_t c) { return own[c] * second; }, [&](std::int64_t c) { return scaled ? own[c] * second : 1.0f; });
+          [&](std::int64_t c) { return own[c] * second; },
+          [&](std::int64_t c) { return scaled ? own[c] * second : 1.0f; });
   });
 }
 

@@ -37,7 +37,8 @@ float scale_for(const NumericFormat& format, float largest) noexcept;
 /// The scales that float32 values bring themselves, in the order of the layout; NaN has no say.
 Tensor own_scales(const NumericFormat& format, const ScaleLayout& layout, const Tensor& values);
 
-/// The scale of an activation whose int8 scale was calibrated: of the same largest value. With a second scale: that one.
+/// The scale of an activation whose int8 scale was calibrated: of the same largest value. With a second scale: that
+/// one.
 float scale_from_int8(const Encoding& encoding, float int8_scale) noexcept;
 
 /// A tensor in an encoding: value = element * (scale * second).

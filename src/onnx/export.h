@@ -44,8 +44,8 @@ struct TypedChanges {
     std::optional<float> second;               ///< Multiplied into the scales by a DequantizeLinear of their own.
     std::int64_t axis = 0;                     ///< Of scales per channel, and of blocks.
     std::int64_t block = 0;                    ///< Elements of `axis` that share a scale; 0: all, or one.
-    /// What the layer reads: a Cast to it stands behind where that is not what DequantizeLinear yields, float32 or, where
-    /// scales have that type, float16 or bfloat16.
+    /// What the layer reads: a Cast to it stands behind where that is not what DequantizeLinear yields, float32 or,
+    /// where scales have that type, float16 or bfloat16.
     DataType number = DataType::kFloat32;
   };
   std::vector<Quantized> quantized;

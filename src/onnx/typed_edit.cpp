@@ -82,8 +82,7 @@ void TypedFile::write_metadata() {
   metadata.emplace_back("ulpscope.added_casts", added_casts);
   for (const auto& [key, value] : metadata) {
     auto& props = *model.mutable_metadata_props();
-    const auto found = std::ranges::find(
-        props, key, [](const auto& entry) -> const auto& { return entry.key(); });
+    const auto found = std::ranges::find(props, key, [](const auto& entry) -> const auto& { return entry.key(); });
     auto* entry = found == props.end() ? props.Add() : &*found;
     entry->set_key(key);
     entry->set_value(value);

@@ -177,8 +177,7 @@ class TypedEdit {
   std::string zero_point(DataType type);
 
   void dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
-                            const std::string& scale, const std::string& result,
-                            const TypedChanges::Quantized& how);
+                            const std::string& scale, const std::string& result, const TypedChanges::Quantized& how);
   std::string dequantized_activation(TensorId id, const TypedChanges::Quantized& how);
 
   std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);

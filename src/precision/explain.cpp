@@ -61,8 +61,7 @@ class Explainer {
   }
 
   bool is_sum() const {
-    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) &&
-           is_float(precision());
+    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) && is_float(precision());
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
     count_sums(a, b, out, precision(), count.sums);
@@ -88,10 +87,10 @@ class Explainer {
   }
 
   Reason reason() const {
-    Reason result = is_float(precision())                  ? float_reason()
-                    : is_beyond_scales()                   ? saturation()
-                    : form_of(precision()).products_only   ? format_reason()
-                                                           : int8_reason();
+    Reason result = is_float(precision())                ? float_reason()
+                    : is_beyond_scales()                 ? saturation()
+                    : form_of(precision()).products_only ? format_reason()
+                                                         : int8_reason();
     result.low = precision();
     if (const RangeCount* count = count_of(result.tensor)) {
       const auto is_counted = [](std::int64_t n) { return n > 0; };
@@ -157,7 +156,8 @@ class Explainer {
     result.text += fmt::format(": the weights '{}' lose {:.2g} % (rms)", result.tensor, 100 * loss.relative);
     if (loss.peak >= 8)
       result.text += fmt::format(
-          ", most of it where the largest is {:.3g} times the mean of what shares its scale: small ones vanish beside it",
+          ", most of it where the largest is {:.3g} times the mean of what shares its scale: small ones vanish beside "
+          "it",
           loss.peak);
     return result;
   }

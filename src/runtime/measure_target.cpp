@@ -386,8 +386,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     return sums.size() - known;
   };
   std::vector<Precision> lowest{Precision::kFP32};
-  for (const Precision p : given.enabled.members())
-    lowest.push_back(p);
+  for (const Precision p : given.enabled.members()) lowest.push_back(p);
   for (const Precision p : lowest) {
     progress(fmt::format("groups in {}", name_of(p)));
     measure(free, lowest_options(given, p));

@@ -135,7 +135,8 @@ struct ProductRun {
             magnitude += std::abs(product);
           }
           // Half an ulp for each sum and product of a chain would be 1.5e-5 for 256; random ones stay far below.
-          ASSERT_NEAR(actual[static_cast<std::size_t>(at)], sum, 1e-6 * magnitude) << i << ", " << row << ", " << column;
+          ASSERT_NEAR(actual[static_cast<std::size_t>(at)], sum, 1e-6 * magnitude)
+              << i << ", " << row << ", " << column;
         }
   }
 
@@ -186,8 +187,7 @@ constexpr std::array<Index, 11> kSizes{1, 2, 3, 5, 6, 7, 15, 16, 17, 31, 33};
 TEST(PackedProduct, EverySmallShape) {
   for (const Index m : kSizes)
     for (const Index n : kSizes)
-      for (const Index k : kSizes)
-        ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.m = m, .k = k, .n = n}));
+      for (const Index k : kSizes) ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.m = m, .k = k, .n = n}));
 }
 
 TEST(PackedProduct, SumsThatBeginAnew) {
@@ -199,16 +199,21 @@ TEST(PackedProduct, SumsThatBeginAnew) {
 
 TEST(PackedProduct, ManyRowsAndColumns) {
   for (const ProductCase& c : std::vector<ProductCase>{{.m = 400, .k = 70, .n = 1000},
-                                         {.m = 97, .k = 1300, .n = 130},
-                                         {.m = 1, .k = 300, .n = 2000},
-                                         {.m = 1500, .k = 40, .n = 1}})
+                                                       {.m = 97, .k = 1300, .n = 130},
+                                                       {.m = 1, .k = 300, .n = 2000},
+                                                       {.m = 1500, .k = 40, .n = 1}})
     ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms(c));
 }
 
 TEST(PackedProduct, Batches) {
   using Batch = std::vector<Index>;
-  for (const auto& [a, b] : std::vector<std::pair<Batch, Batch>>{
-           {{3}, {3}}, {{1}, {4}}, {{5}, {1}}, {{2, 1, 3}, {1, 4, 3}}, {{2, 3}, {1, 1}}, {{1, 3}, {2, 1}}, {{60}, {60}}})
+  for (const auto& [a, b] : std::vector<std::pair<Batch, Batch>>{{{3}, {3}},
+                                                                 {{1}, {4}},
+                                                                 {{5}, {1}},
+                                                                 {{2, 1, 3}, {1, 4, 3}},
+                                                                 {{2, 3}, {1, 1}},
+                                                                 {{1, 3}, {2, 1}},
+                                                                 {{60}, {60}}})
     for (const Index m : {1, 5, 8})
       ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.batch_a = a, .batch_b = b, .m = m, .k = 33, .n = 35}));
 }
@@ -217,8 +222,7 @@ TEST(PackedProduct, SlicesOfK) {
   for (const Index begin : {0, 1, 100, 300})
     for (const Index end : {301, 400, 600})
       for (const Index m : {1, 9})
-        ASSERT_NO_FATAL_FAILURE(
-            expect_right_in_all_forms({.m = m, .k = 600, .n = 37, .k_begin = begin, .k_end = end}));
+        ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.m = m, .k = 600, .n = 37, .k_begin = begin, .k_end = end}));
 }
 
 TEST(PackedProduct, ResultsDoNotDependOnOtherRowsAndColumns) {

@@ -105,7 +105,9 @@ def expected(name: str, x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.nd
 
 
 def run_product(run, tmp_path, *flags):
-    outcome = run("run", "m.onnx", "--trt", *flags, "--assume-lowest", "--load-inputs", "in.json", "--save-outputs", "out.json")
+    outcome = run(
+        "run", "m.onnx", "--trt", *flags, "--assume-lowest", "--load-inputs", "in.json", "--save-outputs", "out.json"
+    )
     assert outcome.code == 0, outcome
     return outputs_of(tmp_path / "out.json")[0]["y"]
 
@@ -150,7 +152,7 @@ def test_weights_alone(run, tmp_path, product, name, half):
     number = np.float16 if half else np.float32
     stored = encode(w, number).astype(number).astype(np.float64)
     wanted = x.astype(number).astype(np.float64) @ stored + bias.astype(number)
-    tolerance = 2 ** -10 if half else 2e-6
+    tolerance = 2**-10 if half else 2e-6
     assert np.abs(result - wanted).max() <= tolerance * np.abs(wanted).max()
     assert np.abs(result - (x @ w + bias)).max() > 1e-3 * np.abs(wanted).max()
 
@@ -162,7 +164,9 @@ def test_typed_models(run, tmp_path, product, name, half):
     both = {"W8A8": "--fp8", "MXFP8 on both sides": "--mxfp8", "NVFP4 on both sides": "--nvfp4"}
     scales = [] if name.startswith("MXFP8") else ["--calibration-cache", "scales.cache"]
     flags = WEIGHTS[name][0] if name in WEIGHTS else [both[name], *scales]
-    outcome = run("convert", "m.onnx", *flags, *(["--fp16"] if half else []), "-o", "t.onnx", "--load-inputs", "in.json")
+    outcome = run(
+        "convert", "m.onnx", *flags, *(["--fp16"] if half else []), "-o", "t.onnx", "--load-inputs", "in.json"
+    )
     assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
     if name in ("int4", "W8A8"):
         assert "ONNX Runtime" in outcome.text, outcome
@@ -170,8 +174,10 @@ def test_typed_models(run, tmp_path, product, name, half):
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
     assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
-    assert not any(each.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16) and len(each.raw_data) > 4096
-                   for each in typed.graph.initializer)
+    assert not any(
+        each.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16) and len(each.raw_data) > 4096
+        for each in typed.graph.initializer
+    )
 
 
 def test_what_does_not_fit(run, tmp_path, product):
@@ -192,3 +198,46 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
     save(tmp_path, model(nodes, [info("x", [3, 72])], [info("y", [3, 20])], constants))
     outcome = run("run", "m.onnx", "--trt", "--int4", "--fp16", "--assume-lowest")
     assert outcome.code == 0 and "no multiple of blocks of 128: ragged" in outcome.text, outcome
+
+
+def test_targets_without_the_format_are_refused(run, product):
+    outcome = run("run", "m.onnx", "--trt", "--mxfp4", "--target", "h100")
+    assert outcome.code != 0 and "H100 SXM has no mxfp4 arithmetic; try --mxfp4 --weights-only" in outcome.text, outcome
+    assert run("run", "m.onnx", "--trt", "--mxfp4", "--target", "b200").code == 0
+    assert run("run", "m.onnx", "--trt", "--mxfp4", "--weights-only", "--target", "h100").code == 0
+
+
+def test_a_search_takes_the_better_format_for_each_layer(run, tmp_path):
+    """Weights with rows of far sizes: blocks along the sum suit one product, a scale per column the other."""
+    random = np.random.default_rng(5)
+    smooth = random.standard_normal((128, 128)).astype(np.float32)
+    rows = smooth * np.where(np.arange(128) % 64 < 32, 1, 64)[:, None].astype(np.float32)
+    x = random.standard_normal((4, 128)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "rows"], ["p"], name="first"),
+        helper.make_node("Tanh", ["p"], ["t"], name="t"),
+        helper.make_node("MatMul", ["t", "smooth"], ["y"], name="second"),
+    ]
+    constants = [numpy_helper.from_array(rows / 512, "rows"), numpy_helper.from_array(smooth, "smooth")]
+    save(tmp_path, model(nodes, [info("x", [4, 128])], [info("y", [4, 128])], constants, opset=21))
+    save_inputs(tmp_path / "in.json", [{"x": x}])
+    flags = [
+        "--weights-only",
+        "--int8",
+        "--int4",
+        "--metric",
+        "rel-l2",
+        "--threshold",
+        "0.5",
+        "--objective",
+        "smallest",
+    ]
+    outcome = run("precision", "search", "m.onnx", *flags, "--load-inputs", "in.json")
+    assert (
+        outcome.code == 0 and "each layer takes the one that is predicted to err least: 2 int8-weights" in outcome.text
+    ), outcome
+    [answer] = tmp_path.glob("*.answer.json")
+    again = run("convert", "m.onnx", "--answer", answer, "-o", "t.onnx", "--load-inputs", "in.json")
+    assert again.code == 0 and "equal in every bit" in again.text, again
+    stored = {each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer if len(each.raw_data) > 4096}
+    assert stored == {TensorProto.INT8}

@@ -73,7 +73,8 @@ TEST_P(Formats, HaveTheSameResultsHoweverTheyRun) {
     SCOPED_TRACE(what.name);
     const Model model = model_of(what);
     std::mt19937 random(3);
-    std::vector<Tensor> inputs{tensor(what.x, random_values(random, num_elements(Shape(what.x.begin(), what.x.end()))))};
+    std::vector<Tensor> inputs{
+        tensor(what.x, random_values(random, num_elements(Shape(what.x.begin(), what.x.end()))))};
     if (what.computed)
       inputs.push_back(tensor(what.w, random_values(random, num_elements(Shape(what.w.begin(), what.w.end())))));
     const bool has_form = !(what.computed && form.is_of_weights());
@@ -82,8 +83,10 @@ TEST_P(Formats, HaveTheSameResultsHoweverTheyRun) {
         const auto plain = Engine::build(model.load(), options_for(form.precision, half, fusion, 1, "plain"));
         EXPECT_EQ(report_of(*plain)["Product"].precision, has_form ? form.name : half ? "fp16" : "fp32");
         const auto expected = run_first(*plain, inputs);
-        const auto one = run_first(*Engine::build(model.load(), options_for(form.precision, half, fusion, 1, "cpu")), inputs);
-        const auto two = run_first(*Engine::build(model.load(), options_for(form.precision, half, fusion, 2, "cpu")), inputs);
+        const auto one =
+            run_first(*Engine::build(model.load(), options_for(form.precision, half, fusion, 1, "cpu")), inputs);
+        const auto two =
+            run_first(*Engine::build(model.load(), options_for(form.precision, half, fusion, 2, "cpu")), inputs);
         EXPECT_THAT(two, ElementsAreArray(one));
         double largest = 0, apart = 0;
         ASSERT_EQ(one.size(), expected.size());
@@ -96,16 +99,16 @@ TEST_P(Formats, HaveTheSameResultsHoweverTheyRun) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Formats,
-    ::testing::Values(Precision::kFP8, Precision::kMXFP8, Precision::kNVFP4, Precision::kMXFP4, Precision::kINT8Weights,
-                      Precision::kFP8Weights, Precision::kMXFP8Weights, Precision::kNVFP4Weights,
-                      Precision::kMXFP4Weights, Precision::kINT4, Precision::kINT4Block64, Precision::kINT4Block32),
-    [](const auto& each) {
-      std::string name(name_of(each.param));
-      std::ranges::replace(name, '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, Formats,
+                         ::testing::Values(Precision::kFP8, Precision::kMXFP8, Precision::kNVFP4, Precision::kMXFP4,
+                                           Precision::kINT8Weights, Precision::kFP8Weights, Precision::kMXFP8Weights,
+                                           Precision::kNVFP4Weights, Precision::kMXFP4Weights, Precision::kINT4,
+                                           Precision::kINT4Block64, Precision::kINT4Block32),
+                         [](const auto& each) {
+                           std::string name(name_of(each.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ulpscope::testing

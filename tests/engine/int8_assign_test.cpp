@@ -27,7 +27,7 @@ Model biased_product() {
 }
 
 BuildOptions options_with_scales(std::map<std::string, float> scales, ConstraintMode mode = ConstraintMode::kNone,
-                          bool lowest = true) {
+                                 bool lowest = true) {
   BuildOptions options = fp16_options(mode, Fusion::kFull, lowest);
   options.enabled.set(Precision::kINT8);
   options.scales = std::move(scales);
@@ -35,7 +35,8 @@ BuildOptions options_with_scales(std::map<std::string, float> scales, Constraint
 }
 
 TEST(Int8Choice, TheLowestWhereScalesAllowIt) {
-  auto rows = report_of(*Engine::build(biased_product().load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"r", 1.0f}})));
+  auto rows =
+      report_of(*Engine::build(biased_product().load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"r", 1.0f}})));
   EXPECT_EQ(rows["MatMul"].precision, "int8");
   EXPECT_EQ(rows["MatMul"].reason, "the lowest enabled precision");
   EXPECT_EQ(rows["Bias"].precision, "int8");
@@ -50,7 +51,8 @@ TEST(Int8Choice, ALayerWithoutAScaleTakesTheNextHigherPrecisionAndTheTensorIsNam
   model.graph().mutable_input(1)->set_name("no_scale");
   *model.graph().mutable_node(3)->mutable_input(1) = "no_scale";
   const LogCapture log;
-  auto rows = report_of(*Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"elsewhere", 1.0f}})));
+  auto rows =
+      report_of(*Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 0.1f}, {"elsewhere", 1.0f}})));
   EXPECT_TRUE(log.has("[W] int8: 1 tensor(s) have no scale"));
   EXPECT_TRUE(log.has("precision: no_scale."));
   EXPECT_EQ(rows["MatMul"].precision, "int8");
@@ -78,9 +80,8 @@ TEST(Int8Choice, RefusedRequestsNameTheLayerAndTheReason) {
     return report_of(*Engine::build(network, options_with_scales(std::move(scales), mode)));
   };
   const std::map<std::string, float> all{{"x", 0.1f}, {"a", 0.1f}, {"r", 0.1f}};
-  expect_error(ErrorCode::kBuild, {"'Sum'", "int8", "no scales for r", "obey"}, [&] {
-    with("Sum", DataType::kInt8, {{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kObey);
-  });
+  expect_error(ErrorCode::kBuild, {"'Sum'", "int8", "no scales for r", "obey"},
+               [&] { with("Sum", DataType::kInt8, {{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kObey); });
   expect_error(ErrorCode::kBuild, {"'Relu'", "no int8 form"},
                [&] { with("Relu", DataType::kInt8, all, ConstraintMode::kObey); });
   {
@@ -98,7 +99,8 @@ TEST(Int8Choice, ABiasFollowsItsProduct) {
   const std::map<std::string, float> scales{{"x", 0.1f}};
   auto network = biased_product().load();
   layer_named(*network, "Bias").precision = DataType::kInt8;
-  EXPECT_EQ(report_of(*Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)))["Bias"].precision, "int8");
+  EXPECT_EQ(report_of(*Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)))["Bias"].precision,
+            "int8");
   layer_named(*network, "MatMul").precision = DataType::kFloat16;
   expect_error(ErrorCode::kBuild, {"'Bias'", "int8", "the bias of 'MatMul'"},
                [&] { Engine::build(network, options_with_scales(scales, ConstraintMode::kObey)); });
@@ -134,15 +136,15 @@ TEST(Int8Choice, CostsTakeItForLargeProductsOnly) {
   model.node("MatMul", {"a", "x"}, {"b"}, "Second");
   model.node("Relu", {"b"}, {"y"}, "Relu");
   model.output("y");
-  auto rows =
-      report_of(*Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kNone, false)));
+  auto rows = report_of(
+      *Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kNone, false)));
   EXPECT_EQ(rows["First"].precision, "int8");
   EXPECT_THAT(rows["First"].reason, HasSubstr("H200"));
   EXPECT_EQ(rows["Second"].precision, "int8");
   EXPECT_EQ(rows["Relu"].precision, "fp16");
   EXPECT_EQ(rows["Second"].group, "Second + Relu");
-  rows = report_of(*Engine::build(biased_product().load(),
-                                  options_with_scales({{"x", 0.1f}, {"a", 1.0f}, {"r", 1.0f}}, ConstraintMode::kNone, false)));
+  rows = report_of(*Engine::build(biased_product().load(), options_with_scales({{"x", 0.1f}, {"a", 1.0f}, {"r", 1.0f}},
+                                                                               ConstraintMode::kNone, false)));
   for (const char* name : {"MatMul", "Bias", "Relu", "Sum"}) EXPECT_EQ(rows[name].precision, "fp32") << name;
 }
 
@@ -170,9 +172,8 @@ TEST(Int8Choice, CostsTakeItForSmallProductsBehindEachOther) {
 
 TEST(Int8Choice, RefusesScalesThatAreNoNumbers) {
   for (float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
-    expect_error(ErrorCode::kInvalidArgument, {"'x'", "scale"}, [&] {
-      Engine::build(biased_product().load(), options_with_scales({{"x", bad}}));
-    });
+    expect_error(ErrorCode::kInvalidArgument, {"'x'", "scale"},
+                 [&] { Engine::build(biased_product().load(), options_with_scales({{"x", bad}})); });
 }
 
 TEST(Int8Choice, AReplayKeepsTheEpilogueOfAnInt8ProductInFloat) {

@@ -79,7 +79,8 @@ TEST(Quantized, TinyChannelsHaveZerosAndNanHasNoSay) {
 
 TEST(Quantized, ActivationsHaveTheRangeOfTheirFormat) {
   const Tensor values = Tensor::of<float>({4}, {-300, -0.75f, 0.75f, 300});
-  const Tensor with_sign = quantized(values, to_bytes(0.5f, false), false), without = quantized(values, to_bytes(0.5f, true), true);
+  const Tensor with_sign = quantized(values, to_bytes(0.5f, false), false),
+               without = quantized(values, to_bytes(0.5f, true), true);
   EXPECT_TRUE(std::ranges::equal(with_sign.values<float>(), std::vector<float>{-128, -2, 2, 127}));
   EXPECT_TRUE(std::ranges::equal(without.values<float>(), std::vector<float>{0, 0, 1, 127.5f}));
 }
@@ -140,7 +141,8 @@ TEST(Quantized, BlocksHaveOneScaleWhereverTheirAxisLies) {
     const Tensor x = dequantized(a, by_rows), y = dequantized(b, by_columns);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < columns; ++c)
-        ASSERT_EQ(x.data<float>()[r * columns + c], y.data<float>()[c * rows + r]) << to_string(encoding) << r << " " << c;
+        ASSERT_EQ(x.data<float>()[r * columns + c], y.data<float>()[c * rows + r])
+            << to_string(encoding) << r << " " << c;
     // Of an activation with that second scale, but for blocks that vanish there.
     Tensor run(DataType::kFloat32, across.shape());
     quantize_activation(encoding, by_columns, across, b.second, run.data<float>(), true);
@@ -151,8 +153,14 @@ TEST(Quantized, BlocksHaveOneScaleWhereverTheirAxisLies) {
 }
 
 TEST(Quantized, ScalesOfPowersOfTwoAreNotBelowTheQuotient) {
-  for (const auto& [largest, scale] : {std::pair(448.0f, 1.0f), {449.0f, 2.0f}, {896.0f, 2.0f}, {0.0f, 0x1p-127f},
-                                       {447.0f, 1.0f}, {224.0f, 0.5f}, {1e-42f, 0x1p-127f}, {3e38f, 0x1p120f}}) {
+  for (const auto& [largest, scale] : {std::pair(448.0f, 1.0f),
+                                       {449.0f, 2.0f},
+                                       {896.0f, 2.0f},
+                                       {0.0f, 0x1p-127f},
+                                       {447.0f, 1.0f},
+                                       {224.0f, 0.5f},
+                                       {1e-42f, 0x1p-127f},
+                                       {3e38f, 0x1p120f}}) {
     Tensor values(DataType::kFloat32, {1, 32});
     std::fill_n(values.data<float>(), 32, 0.0f);
     values.data<float>()[7] = -largest;

@@ -1,5 +1,5 @@
-// Operands of layers that read elements, and products of integers: they are held in float32, where every sum of magnitude up to 2^24
-// is exact; longer sums are cut into pieces.
+// Operands of layers that read elements, and products of integers: they are held in float32, where every sum of
+// magnitude up to 2^24 is exact; longer sums are cut into pieces.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -145,8 +145,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   } else {
     results.slot = new_float_slot(kernel.epilogue.domain);
     const bool as_stored = spec.constant_b && !kernel.elements && !b.is_encoded();
-    add_step(as_stored ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()),
-             std::move(inputs), {results.slot}, kernel.layer);
+    add_step(as_stored ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()), std::move(inputs),
+             {results.slot}, kernel.layer);
   }
   if (const bool c_left = c.tensor != kNone && !c_rides; c_left || form->alpha != 1.0f)
     add_addend(kernel, *form, c_left ? c : Operand{}, results);
@@ -239,8 +239,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   }
   // Weights that the file has in a narrow type are widened for every run, where that is little work beside the product.
   constexpr std::int64_t kMuchWork = 1024;  // Places of an output map.
-  const bool anew =
-      is_stored_narrow(spec_.value(l.inputs[1])) && !kernel.operands[1].is_encoded() && num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
+  const bool anew = is_stored_narrow(spec_.value(l.inputs[1])) && !kernel.operands[1].is_encoded() &&
+                    num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
   std::unique_ptr<Kernel> step = make_convolution_kernel(spec, anew ? ObjectCache(prepared_anew) : object_cache());
   if (step == nullptr) return false;
   std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer)};
@@ -272,7 +272,8 @@ bool Lowering::lower_element_convolution(const ProductKernel& kernel, Convolutio
                                                   key, kernel.normalization != kNone);
   std::vector<std::unique_ptr<Kernel>> kernels;
   IntegerForm form = IntegerForm::kBytes;
-  if (auto made = kernel.sums_bytes() ? make_byte_convolution(spec, x.quantization(), weights->elements, key) : nullptr) {
+  if (auto made =
+          kernel.sums_bytes() ? make_byte_convolution(spec, x.quantization(), weights->elements, key) : nullptr) {
     kernels.push_back(std::move(made));
   } else {
     form = IntegerForm::kFloats;

@@ -180,10 +180,10 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
 int Lowering::read_elements(const Operand& operand, Layout layout, IntegerForm form, LayerId reader) {
   const TensorId id = operand.tensor;
   const bool integers = operand.is_of_bytes();
-  const std::string what = integers ? fmt::format("{}", static_cast<int>(form))
-                                    : fmt::format("{} {} axis {} {:08x}", static_cast<int>(form),
-                                                  to_string(*operand.encoding), operand.encoding->axis,
-                                                  std::bit_cast<std::uint32_t>(operand.scale));
+  const std::string what =
+      integers ? fmt::format("{}", static_cast<int>(form))
+               : fmt::format("{} {} axis {} {:08x}", static_cast<int>(form), to_string(*operand.encoding),
+                             operand.encoding->axis, std::bit_cast<std::uint32_t>(operand.scale));
   const auto key = std::make_tuple(id, layout, what);
   if (const auto found = elements_.find(key); found != elements_.end()) return found->second;
   const ValueLocation from = location(id);

@@ -94,10 +94,9 @@ class PackedMatMul final : public Kernel {
     if (!spec.constant_b) return;
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
     const PackedWeights weights{count, spec.k * spec.n, offset_b_, columns_of(nullptr), k_, spec.n};
-    weights_ = cache(
-        fmt::format("packed columns|{}|{} x {} x {}{}|k {}, {}", spec.key_b, count, spec.k, spec.n,
-                    spec.transpose_b ? " transposed" : "", spec.k_begin, k_),
-        [weights, values = spec.constant_b] { return weights.pack(values()); });
+    weights_ = cache(fmt::format("packed columns|{}|{} x {} x {}{}|k {}, {}", spec.key_b, count, spec.k, spec.n,
+                                 spec.transpose_b ? " transposed" : "", spec.k_begin, k_),
+                     [weights, values = spec.constant_b] { return weights.pack(values()); });
   }
 
   std::string name() const override { return fmt::format("packed product, {}", program_kernels().name); }

@@ -25,8 +25,10 @@ class Description {
   static constexpr bool kPlain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
   template <typename T>
-  requires kPlain<T>
-  void add(const T& value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+    requires kPlain<T>
+  void add(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
   template <typename T>
   void add(std::span<const T> values) {
     add(values.size());

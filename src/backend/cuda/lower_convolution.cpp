@@ -197,9 +197,9 @@ ConvolutionSpec Convolutions::convolution_spec(const ProductKernel& kernel, std:
                        .pads_begin = g.pads_begin,
                        .pads_end = g.pads_end,
                        .groups = g.groups};
-  spec.operands = !kernel.elements                                ? type_of(kernel.operands[0].rounding)
+  spec.operands = !kernel.elements                                  ? type_of(kernel.operands[0].rounding)
                   : kernel.operands[0].quantization().is_unsigned() ? DataType::kUInt8
-                                                                  : DataType::kInt8;
+                                                                    : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
   spread.assign(input.size() - 2, 1);
   if (transposed) {

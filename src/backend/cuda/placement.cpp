@@ -195,9 +195,8 @@ int Placement::host_integers(const Operand& operand) {
   if (spec_.is_constant(operand.tensor)) return steps_.host_constant(constants_.dequantized(steps_.layer(), operand));
   const int source = host_value(operand.plain());
   const int result = steps_.new_host(DataType::kFloat32, spec_.shape(operand.tensor));
-  steps_.add(HostStep{operand.is_of_bytes()
-                          ? make_quantize_kernel(operand.quantization(), IntegerForm::kDequantized)
-                          : make_element_kernel(*operand.encoding, operand.scale, true),
+  steps_.add(HostStep{operand.is_of_bytes() ? make_quantize_kernel(operand.quantization(), IntegerForm::kDequantized)
+                                            : make_element_kernel(*operand.encoding, operand.scale, true),
                       {source},
                       {result}});
   return result;

@@ -67,8 +67,7 @@ class Run {
   /// set); `back`: times all scales, the numbers that they stand for.
   Tensor elements(const Layer& l, const Operand& operand, const Tensor& value, Tensor& scales, bool back) const {
     const Encoding& encoding = *operand.encoding;
-    const ScaleLayout layout =
-        l.op->kind == OpKind::kContraction ? scale_layout(spec_, l, 1, encoding) : ScaleLayout();
+    const ScaleLayout layout = l.op->kind == OpKind::kContraction ? scale_layout(spec_, l, 1, encoding) : ScaleLayout();
     if (!scales) {
       const Quantized made = quantize(encoding, layout, value);
       scales = outer_scales(encoding, made);
@@ -186,8 +185,7 @@ class Run {
   }
 
   static bool scaled_twice(const ProductKernel& kernel, const Tensor& scales) {
-    return !kernel.sums_bytes() && scales.size() > 1 &&
-           kernel.operands[0].encoding->granularity != Granularity::kBlock;
+    return !kernel.sums_bytes() && scales.size() > 1 && kernel.operands[0].encoding->granularity != Granularity::kBlock;
   }
 
   void apply_scale(const ProductKernel& kernel, const Tensor& scale, const Tensor& bias, Tensor& result) const {
