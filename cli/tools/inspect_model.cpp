@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "console.h"
 #include "compare/results.h"
+#include "console.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
+#include "onnx/quantization_check.h"
 #include "tools/inspect.h"
 #include "tools/inspect_engine.h"
 #include "tools/inspect_onnx.h"
@@ -99,6 +100,7 @@ class InspectModelTool : public Tool {
         json = onnx_json(description, show);
       else
         log_info("==== ONNX Model ====\n" + onnx_text(description, show));
+      show_quantization(json);
       if (list_unbounded_)
         log_info("Found tensors with unbounded DDS: " + python_list(unbounded_tensors(description.graph)));
     }
@@ -116,6 +118,16 @@ class InspectModelTool : public Tool {
   }
 
  private:
+  /// What is wrong with the quantizers of the file, where something is.
+  void show_quantization(nlohmann::ordered_json& json) const {
+    const auto problems =
+        check_quantization(std::filesystem::absolute(options_.model.path()), options_.onnx.import_options());
+    if (problems.empty()) return;
+    if (!json_) return log_warning(to_text(problems));
+    for (const QuantizationProblem& each : problems)
+      json["quantization"].push_back({{"node", each.node}, {"severity", name_of(each.severity)}, {"text", each.text}});
+  }
+
   OnnxDescription describe(bool weights) const {
     const std::filesystem::path path = std::filesystem::absolute(options_.model.path());
     ImportOptions import = options_.onnx.import_options();

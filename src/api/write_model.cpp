@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/file.h"
+#include "onnx/quantization_check.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -29,6 +30,17 @@ std::function<std::filesystem::path()> source_file(const LoadedModel& model, con
     write_file(file, {reinterpret_cast<const char*>(model.bytes.data()), model.bytes.size()});
     return file;
   };
+}
+
+/// The quantizers of the file that was written against those of the model.
+void check_quantizers(const LoadedModel& model, const std::filesystem::path& folder,
+                      const std::filesystem::path& file) {
+  const std::vector<QuantizationProblem> after = check_quantization(file);
+  if (after.empty()) return;
+  model.with_bytes([&](std::span<const std::byte> bytes) {
+    check_written_quantization(check_quantization(bytes, model.path.string(), {.external_data_dir = folder}), after,
+                               file.filename().string());
+  });
 }
 
 void log_conversion(const TypedModel& made, const std::string& output, std::vector<std::string> checked) {
@@ -61,12 +73,14 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
                         std::ranges::count(assignment.storage, DataType::kBFloat16) > 0 ||
                         assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(typed.io_types, bf16);
   std::vector<std::string> checked;
-  if (python_checks && typed.verify)
-    typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
-      if (typed.interrupt) typed.interrupt();
-      const OnnxChecks::Source source{source_file(model, file.parent_path()), typed.samples.front()};
-      checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16, source);
-    };
+  const bool runs_python = python_checks && typed.verify;
+  typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
+    check_quantizers(model, typed.external_data_dir, file);
+    if (!runs_python) return;
+    if (typed.interrupt) typed.interrupt();
+    const OnnxChecks::Source source{source_file(model, file.parent_path()), typed.samples.front()};
+    checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16, source);
+  };
   TypedModel made;
   model.with_bytes([&](std::span<const std::byte> bytes) {
     made = write_typed_model(spec, bytes, assignment, repairs, typed, path);
