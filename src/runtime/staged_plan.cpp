@@ -36,10 +36,40 @@ Part extract(const Network& whole, const IdMap<LayerId, char>& taken) {
   return part;
 }
 
+/// Layers with a precision, whose operands became constants with the shapes (a product of what ConstantOfShape makes),
+/// run in it all the same, and so do those that move what they make: where shapes are not known, they do.
+void unfold_numeric_layers(const Part& part, const Specialization& whole, Specialization& spec) {
+  IdMap<TensorId, char> unfolded(part.network.tensors.size(), 0);
+  const auto is_unfolded = [&](TensorId id) { return unfolded[id] != 0; };
+  for (const auto& [l, layer] : part.network.layers.items()) {
+    const LayerId original = part.original[l];
+    const bool reads_unfolded = std::ranges::any_of(present(layer.inputs), is_unfolded);
+    if (spec.biased[l] != kNone && reads_unfolded) {
+      if (spec.bias[spec.biased[l]] == l) spec.bias[spec.biased[l]] = kNone;
+      spec.biased[l] = kNone;
+    }
+    const auto is_float = [&](TensorId id) { return is_floating(spec.type(id)); };
+    if (spec.folded[l] == 0 || whole.folded[original] != 0 || !(whole.numeric[original] != 0 || reads_unfolded) ||
+        !std::ranges::any_of(present(layer.outputs), is_float))
+      continue;
+    spec.folded[l] = 0;
+    for (TensorId id : present(layer.outputs)) {
+      unfolded[id] = 1;
+      spec.inferred.values[id] = Tensor();
+      spec.shape_dependent[id] = 0;
+    }
+    for (TensorId id : present(layer.inputs)) {
+      auto& readers = spec.consumers[id];
+      if (std::ranges::find(readers, l) == readers.end()) readers.insert(std::ranges::lower_bound(readers, l), l);
+    }
+  }
+}
+
 /// For these input shapes; what has a precision stays as it is in the whole network.
 std::shared_ptr<Specialization> specialize_part(const Part& part, std::vector<Shape> shapes,
                                                 const Specialization& whole) {
   auto spec = std::const_pointer_cast<Specialization>(specialize(part.network, std::move(shapes), &whole));
+  unfold_numeric_layers(part, whole, *spec);
   for (LayerId l : part.network.layers.ids())
     spec->numeric[l] = spec->folded[l] != 0 ? 0 : whole.numeric[part.original[l]];
   return spec;

@@ -1,10 +1,12 @@
 // If, Loop and Scan: operators that run sub-graphs.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "graph/folding.h"
 #include "graph/inference.h"
 #include "ops/movement.h"
 #include "ulpscope/error.h"
@@ -50,18 +52,33 @@ std::vector<Tensor> run_subgraph(const KernelContext& ctx, std::string_view attr
   return results;
 }
 
-/// The shape of output `i` of a sub-graph that never ran, for inputs of these shapes: as inferred, else as declared; 0
-/// for dimensions that are not known.
-Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, std::vector<Shape> inputs, std::size_t i) {
-  const TensorId output = graph.network->outputs[i];
-  for (int capture : graph.captures) inputs.push_back(ctx.input(capture).shape());
+/// The shape of output `i` of a sub-graph, for inputs of these shapes (nothing: not known); nothing where it does not
+/// follow, or the sub-graph does not fit them.
+std::optional<Shape> inferred_shape(const KernelContext& ctx, const Subgraph& graph,
+                                    std::vector<std::optional<Shape>> inputs, std::size_t i) {
+  for (int capture : graph.captures) inputs.emplace_back(ctx.input(capture).shape());
   try {
-    if (const auto inferred = infer(*graph.network, inputs).shapes[output]) return *inferred;
+    return infer(*graph.network, inputs, FoldingLimits{}, IdMap<TensorId, Tensor>()).shapes[graph.network->outputs[i]];
   } catch (const Error&) {  // It would not have run.
+    return std::nullopt;
   }
-  Shape shape = graph.network->tensor(output).shape.value_or(Shape{});
+}
+
+/// 0 for dimensions that are not known.
+Shape closed(Shape shape) {
   for (std::int64_t& dim : shape) dim = std::max<std::int64_t>(dim, 0);
   return shape;
+}
+
+Shape declared_output(const Subgraph& graph, std::size_t i) {
+  return closed(graph.network->tensor(graph.network->outputs[i]).shape.value_or(Shape{}));
+}
+
+/// The shape of output `i` of a sub-graph that never ran, for inputs of these shapes: as inferred, else as declared.
+Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, const std::vector<Shape>& inputs,
+                        std::size_t i) {
+  const auto inferred = inferred_shape(ctx, graph, {inputs.begin(), inputs.end()}, i);
+  return inferred ? *inferred : declared_output(graph, i);
 }
 
 void Stack::push(const KernelContext& ctx, Tensor tensor) {
@@ -154,23 +171,21 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
 
 /// The shape of the elements of a scan output that no iteration made. What is carried may change its shape from one to
 /// the next, so what counts is what the body declares, with 0 for what it leaves open, as in ONNX Runtime; without a
-/// declaration, the shapes that come in.
+/// declaration, the shapes that come in. Where these do not fit each other, the declared ones alone.
 Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std::vector<Tensor>& state,
                        std::size_t output) {
   const Network& network = *body.network;
-  const auto closed = [](Shape shape) {
-    for (std::int64_t& dim : shape) dim = std::max<std::int64_t>(dim, 0);
-    return shape;
-  };
-  std::vector<Shape> shapes;
-  bool declared = true;
+  std::vector<std::optional<Shape>> declared, known;
   for (std::size_t k = 0; k < state.size() + 2; ++k) {
     const auto& shape = network.tensor(network.inputs[k]).shape;
-    declared &= shape.has_value();
-    shapes.push_back(shape ? closed(*shape) : k < 2 ? Shape{} : state[k - 2].shape());
+    declared.push_back(shape ? std::optional(closed(*shape)) : std::nullopt);
+    known.push_back(shape ? closed(*shape) : k < 2 ? Shape{} : state[k - 2].shape());
   }
-  if (const auto& shape = network.tensor(network.outputs[output]).shape; shape && !declared) return closed(*shape);
-  return shape_without_run(ctx, body, std::move(shapes), output);
+  const bool all = std::ranges::all_of(declared, [](const auto& shape) { return shape.has_value(); });
+  if (const auto& shape = network.tensor(network.outputs[output]).shape; shape && !all) return closed(*shape);
+  if (const auto inferred = inferred_shape(ctx, body, known, output)) return *inferred;
+  if (const auto inferred = inferred_shape(ctx, body, declared, output)) return *inferred;
+  return declared_output(body, output);
 }
 
 void run_loop(KernelContext& ctx) {

@@ -1,0 +1,57 @@
+"""What comes out of a Loop that makes no trip, and layers whose operands follow from its shape."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+import ulpscope
+
+node, info = helper.make_node, helper.make_tensor_value_info
+FLOAT = TensorProto.FLOAT
+
+
+def loop(nodes, carried, outputs, scans, graph_outputs, extra=(), opset=17, constants=()):
+    """x through no trip of a Loop `loop`; `carried`: the body's inputs, with a shape or None."""
+    formals = [info("i", TensorProto.INT64, []), info("k", TensorProto.BOOL, [])]
+    formals += [info(name, FLOAT, shape) for name, shape in carried]
+    yields = [info("k2", TensorProto.BOOL, None), *(info(name, FLOAT, None) for name in outputs)]
+    body = helper.make_graph([node("Identity", ["k"], ["k2"]), *nodes], "body", formals, yields)
+    layer = node("Loop", ["none", "", *["x"] * len(carried)], [f"o{i}" for i in range(len(outputs))], "loop", body=body)
+    graph = helper.make_graph(
+        [layer, *extra], "g", [info("x", FLOAT, [3, 3])], [info(name, FLOAT, None) for name in graph_outputs],
+        [numpy_helper.from_array(np.int64(0), "none")]
+        + [numpy_helper.from_array(value, name) for name, value in dict(constants).items()],
+    )  # fmt: skip
+    assert len(outputs) == len(carried) + scans
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def test_an_output_that_other_layers_of_the_body_do_not_decide():
+    """The declared shape of one state does not fit the shape of another: the maximum has one all the same."""
+    nodes = [
+        node("Tanh", ["s"], ["t"]), node("Concat", ["u", "t"], ["c"], axis=0),
+        node("ReduceMax", ["t"], ["m"], keepdims=1),
+    ]  # fmt: skip
+    made = loop(nodes, [("s", [4, "n"]), ("u", None)], ["t", "c", "m"], 1, ["o2"])
+    x = np.ones((3, 3), np.float32)
+    expected = ort.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
+    actual = ulpscope.Engine(made).run({"x": x})["o2"]
+    assert actual.shape == expected.shape == (0, 1, 1)
+
+
+def test_a_product_whose_operands_are_known_with_a_shape_keeps_its_precision():
+    w = np.array([[1 / 3, 0, 0], [-0.3125, 0, 0], [0, 0, 1]], np.float32)
+    half = numpy_helper.from_array(np.array([0.5], np.float32))
+    extra = [node("Shape", ["o0"], ["size"]), node("ConstantOfShape", ["size"], ["full"], value=half),
+             node("MatMul", ["full", "w"], ["y"], "product")]  # fmt: skip
+    made = loop([node("Relu", ["s"], ["t"])], [("s", [3, 3])], ["t"], 0, ["y"], extra, constants={"w": w})
+    feed = {"x": np.ones((3, 3), np.float32)}
+    narrow = w.astype(ml_dtypes.bfloat16).astype(np.float32)
+    exact = np.full((3, 3), 0.5, np.float32) @ narrow
+    expected = exact.astype(ml_dtypes.bfloat16).astype(np.float32)
+    for fusion in ("none", "full"):
+        actual = ulpscope.Engine(made, precision="bf16", fusion=fusion).run(feed)["y"]
+        np.testing.assert_array_equal(actual, expected)
