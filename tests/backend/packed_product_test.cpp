@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -158,12 +159,13 @@ void expect_right(const ProductCase& c) {
   ProductRun run(c);
   const auto kernel = run.kernel();
   if (kernel == nullptr) {
-    EXPECT_TRUE(c.transpose_b && !c.constant && c.m <= 3) << c.text();
+    EXPECT_TRUE(!c.constant && (c.k * c.n > 1 << 18 ? c.m <= 16 : c.transpose_b && c.m <= 3)) << c.text();
     return;
   }
   const std::vector<float> results = run.results(*kernel, 1);
   run.expect_sums(results);
   if (::testing::Test::HasFailure()) FAIL() << c.text();
+  if (2 * static_cast<Index>(results.size()) * c.k < 20'000) return;  // Less than two threads are given.
   for (const int threads : {2, 3}) {
     const std::vector<float> others = run.results(*kernel, threads);
     ASSERT_EQ(std::memcmp(others.data(), results.data(), results.size() * sizeof(float)), 0)
@@ -192,15 +194,15 @@ TEST(PackedProduct, EverySmallShape) {
 
 TEST(PackedProduct, SumsThatBeginAnew) {
   for (const Index k : {255, 256, 257, 513, 1025, 2049})
-    for (const Index m : {1, 2, 3, 7})
-      for (const Index n : {1, 17, 48, 70})
-        ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.m = m, .k = k, .n = n}));
+    for (const Index m : {1, 3, 7})
+      for (const Index n : {17, 70}) ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms({.m = m, .k = k, .n = n}));
 }
 
 TEST(PackedProduct, ManyRowsAndColumns) {
   for (const ProductCase& c : std::vector<ProductCase>{{.m = 400, .k = 70, .n = 1000},
                                                        {.m = 97, .k = 1300, .n = 130},
-                                                       {.m = 1, .k = 300, .n = 2000},
+                                                       {.m = 1, .k = 300, .n = 800},
+                                         {.m = 1, .k = 300, .n = 2000},
                                                        {.m = 1500, .k = 40, .n = 1}})
     ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms(c));
 }
@@ -275,6 +277,81 @@ TEST(PackedProduct, PackedWeightsAreCountedAndAreNoLargerThanNeeded) {
   ASSERT_NE(make_packed_matmul_kernel(spec, cache), nullptr);
   EXPECT_EQ(bytes, 50 * 64 * sizeof(float));
   EXPECT_NE(name, whole);
+}
+
+/// Convolutions over single places, with what rides on them, against the definition; null where oneDNN has them.
+void expect_pointwise(Index places, Index in, Index out, const std::vector<PostOp::Kind>& kinds) {
+  ProductRun run({.m = places, .k = in, .n = out, .transpose_b = true, .constant = true, .bias = true});
+  GuardedNumbers addend({places, out}), results({places, out});
+  addend.fill(4);
+  ConvolutionSpec spec{.input = {1, in, 1, places},
+                       .output = {1, out, 1, places},
+                       .strides = {1, 1},
+                       .dilations = {1, 1},
+                       .pads_begin = {0, 0},
+                       .pads_end = {0, 0}};
+  spec.kernel = {out, in, 1, 1};
+  spec.weights = [&] { return run.b.tensor().reshaped({out, in, 1, 1}); };
+  spec.bias = run.bias.tensor();
+  spec.key = "weights";
+  for (const PostOp::Kind kind : kinds) spec.post_ops.push_back({kind});
+  const auto kernel = make_pointwise_kernel(spec, packed_now());
+  if (kernel == nullptr) GTEST_SKIP() << "oneDNN's are taken";
+  const std::vector<float> products = run.results(*run.kernel(), 1);
+  for (const int threads : {1, 3}) {
+    const ScopedThreads scope(threads);
+    const Tensor x = run.a.tensor(), added = addend.tensor();
+    Tensor target = results.tensor();
+    std::vector<const Tensor*> inputs{&x};
+    for (const PostOp::Kind kind : kinds)
+      if (kind == PostOp::Kind::kAddTensor) inputs.push_back(&added);
+    Tensor* const to = &target;
+    kernel->run(inputs, {&to, 1});
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      double expected = products[i];
+      for (const PostOp::Kind kind : kinds) {
+        if (kind == PostOp::Kind::kAddTensor)
+          expected += static_cast<double>(addend.data()[i]);
+        else
+          expected *= std::clamp(expected / 6 + 0.5, 0.0, 1.0);
+      }
+      ASSERT_NEAR(results.data()[i], expected, 1e-6 * (1 + std::abs(expected))) << i << ", " << threads << " threads";
+    }
+  }
+  EXPECT_TRUE(results.is_intact());
+}
+
+TEST(PackedProduct, ConvolutionsOverSinglePlaces) {
+  using enum PostOp::Kind;
+  for (const Index places : {1, 49, 200})
+    for (const auto& kinds :
+         std::vector<std::vector<PostOp::Kind>>{{}, {kAddTensor}, {kHardSwish}, {kAddTensor, kHardSwish, kAddTensor}}) {
+      expect_pointwise(places, 40, 50, kinds);
+      if (IsSkipped() || HasFatalFailure()) return;
+    }
+}
+
+TEST(PackedProduct, OtherConvolutionsAreLeftToOthers) {
+  const ConvolutionSpec right{.input = {1, 40, 6, 6},
+                              .output = {1, 50, 6, 6},
+                              .strides = {1, 1},
+                              .dilations = {1, 1},
+                              .pads_begin = {0, 0},
+                              .pads_end = {0, 0},
+                              .kernel = {50, 40, 1, 1}};
+  const auto is_left = [&](const std::function<void(ConvolutionSpec&)>& change) {
+    ConvolutionSpec spec = right;
+    spec.weights = [] { return Tensor(DataType::kFloat32, {50, 40, 1, 1}); };
+    change(spec);
+    return make_pointwise_kernel(spec, packed_now()) == nullptr;
+  };
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.strides = {1, 2}, s.output[3] = 3; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.pads_begin = {0, 1}, s.output[3] = 7; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.pads_end = {0, 1}, s.output[3] = 7; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.groups = 2, s.kernel[1] = 20; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.kernel[2] = 3, s.output[2] = 4; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.transposed = true; }));
+  EXPECT_TRUE(is_left([](ConvolutionSpec& s) { s.type = DataType::kInt8; }));
 }
 
 TEST(PackedProduct, LeavesBytesAndPanelsToOthers) {

@@ -9,6 +9,7 @@
 #include "backend/cpu/choices.h"
 #include "backend/cpu/depthwise.h"
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/packed_product.h"
 #include "backend/cpu/pool.h"
 #include "ops/common.h"
 #include "ops/window.h"
@@ -386,6 +387,7 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
   const ConvolutionDescs d = descs_of(spec);
   if (spec.type != DataType::kFloat32) return make_byte_convolution(spec, d, cache);
   if (!spec.transposed) {
+    if (auto product = make_pointwise_kernel(spec, cache)) return product;
     if (takes_own_depthwise(spec, d))
       if (auto depthwise = make_depthwise_kernel(spec, cache)) return depthwise;
     if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;

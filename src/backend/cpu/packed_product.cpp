@@ -11,6 +11,7 @@
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/file.h"
+#include "core/instruction_set.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -82,8 +83,9 @@ struct PackedWeights {
 
 class PackedMatMul final : public Kernel {
  public:
-  PackedMatMul(const MatMulSpec& spec, const ObjectCache& cache)
+  PackedMatMul(const MatMulSpec& spec, const ObjectCache& cache, std::vector<PostOp> post_ops)
       : spec_(spec),
+        post_ops_(std::move(post_ops)),
         k_(spec.k_end != 0 ? spec.k_end - spec.k_begin : spec.k),
         offset_a_(spec.k_begin * (spec.transpose_a ? spec.m : 1)),
         offset_b_(spec.k_begin * (spec.transpose_b ? 1 : spec.n)),
@@ -111,6 +113,7 @@ class PackedMatMul final : public Kernel {
     else
       operands.b = inputs[1]->data<float>();
     operands.out = outputs[0]->data<float>();
+    operands.addends = inputs.subspan(held ? 1 : 2);
     const Split split = split_over(num_threads());
     parallel_for(matrices_ * split.rows * split.columns, split.grain, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) run_piece(operands, split, i);
@@ -121,6 +124,8 @@ class PackedMatMul final : public Kernel {
   struct Operands {
     const float *a = nullptr, *b = nullptr, *packed = nullptr;
     float* out = nullptr;
+    Index first = 0;  ///< Of the matrix in the results.
+    std::span<const Tensor* const> addends;
   };
 
   /// Every matrix in so many pieces, some of which are a task.
@@ -187,7 +192,7 @@ class PackedMatMul final : public Kernel {
     if (rows.begin == rows.end) return;
     Operands operands = whole;
     operands.a += matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k + offset_a_;
-    operands.out += matrix * spec_.m * spec_.n;
+    operands.first = matrix * spec_.m * spec_.n;
     const Index b = matrix_of(spec_.batch_b, matrix);
     if (operands.packed != nullptr) {
       operands.packed += b * packed_size(k_, spec_.n) + columns.begin * k_;
@@ -235,16 +240,34 @@ class PackedMatMul final : public Kernel {
       part.b = b;
       part.b_stride = b_stride;
       part.bias = spec_.bias ? spec_.bias.data<float>() + columns.begin : nullptr;
-      part.out = operands.out + row * spec_.n + columns.begin;
+      const Index first = operands.first + row * spec_.n + columns.begin;
+      part.out = operands.out + first;
       part.out_stride = spec_.n;
       part.rows = count;
       part.columns = width;
       part.k = k_;
       program_kernels().product.multiply(part);
+      for (Index r = 0; r < count && !post_ops_.empty(); ++r) apply_post_ops(operands, first + r * spec_.n, width);
     }
   }
 
+  void apply_post_ops(const Operands& operands, Index first, Index count) const {
+    float* const out = operands.out + first;
+    std::size_t addend = 0;
+    for (const PostOp& op : post_ops_) switch (op.kind) {
+        case PostOp::Kind::kHardSwish:
+          hard_swish_(out, out, count, 0, 0);
+          break;
+        case PostOp::Kind::kAddTensor:
+          add_(out, out, operands.addends[addend++]->data<float>() + first, count);
+          break;
+      }
+  }
+
   MatMulSpec spec_;  ///< Without constant_b.
+  const std::vector<PostOp> post_ops_;
+  const ProgramKernels::Unary hard_swish_ = program_kernels().unary(Instruction::kHardSwish);
+  const ProgramKernels::Binary add_ = program_kernels().binary(Instruction::kAdd);
   const Index k_, offset_a_, offset_b_;
   const bool in_place_;  ///< b is not packed.
   std::vector<Index> batch_;
@@ -254,10 +277,36 @@ class PackedMatMul final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache,
+                                                  std::vector<PostOp> post_ops) {
   if (spec.type_a != DataType::kFloat32 || spec.type_b != DataType::kFloat32 || spec.panels_b) return nullptr;
-  if (!spec.constant_b && spec.transpose_b && spec.m <= kFewRows) return nullptr;
-  return std::make_unique<PackedMatMul>(spec, cache);
+  constexpr Index kSomeRows = 16, kLargeMatrix = 1 << 18;
+  const bool read_once = spec.m <= kSomeRows && spec.k * spec.n > kLargeMatrix;
+  if (!spec.constant_b && (read_once || (spec.transpose_b && spec.m <= kFewRows))) return nullptr;
+  return std::make_unique<PackedMatMul>(spec, cache, std::move(post_ops));
+}
+
+std::unique_ptr<Kernel> make_pointwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const auto are = [](const std::vector<Index>& values, Index value) {
+    return std::ranges::all_of(values, [&](Index v) { return v == value; });
+  };
+  constexpr Index kFewChannels = 32;  // Below, tiles take longer to begin and to end than to fill.
+  const Index out = spec.kernel[0], in = spec.kernel[1];
+  if (!products_depend_on_threads() || instruction_set() == InstructionSet::kBaseline || spec.transposed ||
+      std::min(in, out) < kFewChannels || spec.groups != 1 || spec.type != DataType::kFloat32 ||
+      num_elements(spec.kernel) != out * in || !are(spec.strides, 1) || !are(spec.pads_begin, 0) ||
+      !are(spec.pads_end, 0))
+    return nullptr;
+  MatMulSpec product;
+  product.m = num_elements(spec.output) / out;
+  product.k = in;
+  product.n = out;
+  product.transpose_b = true;
+  product.constant_b = spec.weights;
+  product.key_b = spec.key;
+  product.bias = spec.bias;
+  if (is_long_sum(product)) return nullptr;
+  return make_packed_matmul_kernel(product, cache, spec.post_ops);
 }
 
 }  // namespace ulpscope::cpu
