@@ -1,7 +1,7 @@
-"""Times of one matrix product in fp32: ulpscope.Engine beside ONNX Runtime's CPU provider, interleaved, with one thread.
+"""Times of one matrix product in fp32 on one thread: ulpscope.Engine beside ONNX Runtime's CPU provider, interleaved.
 
-A network of one MatMul each. Ratios are ulpscope / ONNX Runtime, of the minima; the larger GFLOP/s are of the same. Small
-products are dominated by what a call takes, which counts on both sides.
+A network of one MatMul each. Times are minima, also for GFLOP/s; ratios are ulpscope / ONNX Runtime. What a
+call takes besides counts on both sides, which shows in small products.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def model_of(product: Product, folder: pathlib.Path) -> models.Model:
         inputs["b"] = weights
         declared.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b))
     out = helper.make_tensor_value_info("out", TensorProto.FLOAT, (*batch, product.m, product.n))
-    graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["out"])], "product", declared, [out], initializers)
+    node = helper.make_node("MatMul", ["a", "b"], ["out"])
+    graph = helper.make_graph([node], "product", declared, [out], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     path = folder / "product.onnx"
