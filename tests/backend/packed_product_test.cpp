@@ -202,7 +202,7 @@ TEST(PackedProduct, ManyRowsAndColumns) {
   for (const ProductCase& c : std::vector<ProductCase>{{.m = 400, .k = 70, .n = 1000},
                                                        {.m = 97, .k = 1300, .n = 130},
                                                        {.m = 1, .k = 300, .n = 800},
-                                         {.m = 1, .k = 300, .n = 2000},
+                                                       {.m = 1, .k = 300, .n = 2000},
                                                        {.m = 1500, .k = 40, .n = 1}})
     ASSERT_NO_FATAL_FAILURE(expect_right_in_all_forms(c));
 }
