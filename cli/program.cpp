@@ -116,11 +116,29 @@ int usage_error(const std::string& usage, const std::string& program, const std:
   return kUsage;
 }
 
+/// Web pages and word processors make one dash of two hyphens.
+std::string with_plain_dashes(const std::string& word) {
+  std::string_view rest = word;
+  bool any = false;
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view dash : {"\u2013", "\u2014", "\u2212", "\u2010", "\u2011"})
+      if (rest.starts_with(dash)) {
+        rest.remove_prefix(dash.size());
+        found = any = true;
+      }
+  }
+  return any ? fmt::format("{}{}", rest.size() == 1 ? "-" : "--", rest) : word;
+}
+
 /// What the first option that does not exist may have meant; options that have no effect are not suggested.
 std::string meant_options(const OptionTable& table, const Arguments& parsed) {
   std::vector<std::string> names;
   for (const Option& option : table.options())
     if (option.instead.empty()) names.insert(names.end(), option.names.begin(), option.names.end());
+  for (const std::string& word : parsed.unrecognized)
+    if (const std::string typed = with_plain_dashes(word); typed != word)
+      return fmt::format("; '{}' begins with a dash of a text, not with two hyphens: did you mean '{}'?", word, typed);
   for (const std::string& word : parsed.unrecognized)
     if (word.starts_with("--")) return did_you_mean(word.substr(0, word.find('=')), names);
   return "";
@@ -156,11 +174,13 @@ int guarded(int failed, Body&& body) {
   }
 }
 
-int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, const std::string& command) {
+int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, const std::vector<std::string>& words) {
+  const std::string command = fmt::format("{}", fmt::join(words, " "));
   const auto start = std::chrono::steady_clock::now();
   return guarded(tool.failure_status(), [&] {
     logging.apply();
     tool.command = command;
+    tool.words.assign(words.begin() + 1, words.end());
     std::set<const Option*> warned;
     for (const auto& [option, values] : parsed.occurrences)
       if (option->support == Support::kIgnored && warned.insert(option).second)
@@ -223,7 +243,7 @@ int run_program(const std::vector<std::string>& words) {
       }
       tool->check_usage();
       install_interrupt_handler();
-      return run_tool(*tool, logging, parsed, fmt::format("{}", fmt::join(words, " ")));
+      return run_tool(*tool, logging, parsed, words);
     } catch (const UsageError& error) {
       return usage_error(table.usage(), table.program(), error.what());
     }

@@ -12,6 +12,7 @@
 #include "engine/option_names.h"
 #include "engine/target.h"
 #include "interrupt.h"
+#include "precision/lowest.h"
 #include "tools/answer_place.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
@@ -89,6 +90,7 @@ class PrecisionSearchTool : public Tool {
     search.journal = search_.journal_path(options_.model.path(), precisions);
     search.resume = search_.resume;
     search.calibration_cache = cache_path(setup.model, search.answer_path);
+    search.command = words;
     const DeferInterrupt defer;
     AnswerFile file;
     {
@@ -237,7 +239,11 @@ class PrecisionSearchTool : public Tool {
   }
 
   void show(const AnswerFile& file) const {
-    const std::string text = answer_text(file, log_enabled(LogLevel::kVerbose));
+    const std::string lowest = lowest_text(file);
+    if (!lowest.empty()) log_info(lowest);
+    const std::string text =
+        answer_text(file, log_enabled(LogLevel::kVerbose)).substr(lowest.empty() ? 0 : lowest.size() + 1);
+    if (const std::string slower = slower_text(file); !slower.empty()) log_warning("[search] " + slower);
     const std::size_t end = text.find('\n');
     log(file.answer.verdict == Answer::Verdict::kFound ? kFinishLevel : LogLevel::kWarning, text.substr(0, end));
     log_info(text.substr(end + 1));

@@ -42,11 +42,13 @@ class Tool {
 
   /// The command line that this run came from, for tools that write it down.
   std::string command;
+  std::vector<std::string> words;  ///< Of it, behind the program's name.
 };
 
 /// One function per tool; tools.cpp lists them.
 std::unique_ptr<Tool> make_convert_tool();
 std::unique_ptr<Tool> make_debug_precision_tool();
+std::unique_ptr<Tool> make_debug_reduce_tool();
 std::unique_ptr<Tool> make_precision_search_tool();
 std::unique_ptr<Tool> make_precision_bisect_tool();
 std::unique_ptr<Tool> make_precision_linear_tool();

@@ -91,6 +91,7 @@ enum class ReasonKind : std::uint8_t {
   kMeasured,      ///< Has no derivative: found by trying.
   kRequested,     ///< The user keeps it.
   kSingular,      ///< A difference that has lost its digits feeds a function that is singular near 0.
+  kFaster,        ///< Accuracy does not ask for it: it saves time.
 };
 
 struct Reason {
@@ -130,6 +131,21 @@ struct Answer {
   std::vector<KeptLayer> kept;
   std::vector<std::string> following;  ///< Movement layers that carry higher precision because of them.
   std::vector<Repair> repairs;
+  /// Everything in the lowest precisions without repairs, but for what was asked to stay: what is to be had without an
+  /// answer.
+  struct Lowest {
+    Judgement judgement;  ///< On the samples of the search that it was tried on,
+    int samples = 0;      ///< so many.
+    /// On all others, those that joined the search included; nothing where it fails before, there are none, or the
+    /// search ended.
+    std::optional<Judgement> held_out;
+    int held_out_samples = 0, held_out_passed = 0;
+    std::string first_output;  ///< The first in the network's order that fails; empty where none does.
+    /// The first layer that makes an infinity or a NaN of finite values; empty where none does, or it is not known.
+    std::string layer, op;
+    bool passed() const noexcept { return judgement.passed() && (!held_out || held_out->passed()); }
+  };
+  std::optional<Lowest> lowest;  ///< Nothing in files of earlier releases, and where the search ended before.
   int candidates = 0;
   std::string criterion;
   double margin = 0.5;
@@ -239,6 +255,8 @@ struct AnswerFile {
   std::filesystem::path path;           ///< Where it was read from, or will be written; no part of the file.
   /// Words behind `--answer PATH` that choose this set of it ("--trial", "3"); no part of the file.
   std::vector<std::string> set_options;
+  /// The words behind `ulpscope` of the search that found it; no part of the file.
+  std::vector<std::string> command;
 };
 
 /// Words after `ulpscope run MODEL` that build and run the network of the answer (no inputs, no comparison).
@@ -248,6 +266,12 @@ ULPSCOPE_API std::string answer_to_json(const AnswerFile& file);
 /// The answer as people read it on a terminal: several lines without a newline at the end. Lists longer than a screen
 /// are cut, unless `everything`.
 ULPSCOPE_API std::string answer_text(const AnswerFile& file, bool everything = false);
+/// The same of everything in the lowest precisions, with which answer_text begins: "All in FP16: 0.13 of the tolerance,
+/// passes on 16 samples", and what keeps layers high all the same. Empty where it is not known.
+ULPSCOPE_API std::string lowest_text(const AnswerFile& file);
+/// Whether everything in the lowest precisions passes on all samples, held-out ones included, and layers are kept only
+/// since it uses more of the tolerance than the search aimed at.
+ULPSCOPE_API bool only_margin_keeps(const Answer& answer) noexcept;
 /// "name:float32" per kept layer, one per line: words for `--layer-precisions`.
 ULPSCOPE_API std::string layer_precisions_text(const Answer& answer);
 /// `where` names the text in messages. Throws Error(kInvalidFile) naming the key: what is no answer, another version,
@@ -284,7 +308,7 @@ ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
 /// "constant", "shared-constant", "insertion", "epsilon", "int8-scale".
 ULPSCOPE_API std::string_view name_of(ScaleEdit::Kind kind) noexcept;
 /// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested",
-/// "singular".
+/// "singular", "faster".
 ULPSCOPE_API std::string_view name_of(ReasonKind kind) noexcept;
 
 }  // namespace ulpscope

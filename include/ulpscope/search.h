@@ -68,6 +68,8 @@ struct SearchOptions : SearchStrategy {
   /// Where the answer and its scales will be: for the command that reproduces it. The search writes neither.
   std::filesystem::path answer_path, calibration_cache;
   SearchObserver progress;
+  /// The words behind `ulpscope` of a command line that searches so: for commands in messages. Empty: there is none.
+  std::vector<std::string> command;
   /// Samples and trials run on the processes of a Ray cluster (docs/scale.md): "auto", "HOST:PORT", or "local"; empty:
   /// in this process. `ray_workers`: at most so many; 0: what the cluster has cores for. The answer is the same.
   std::string ray;

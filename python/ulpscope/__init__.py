@@ -21,7 +21,7 @@ from .errors import Error, ErrorCode, InternalError
 
 if TYPE_CHECKING:
     from .arguments import FilePath, Names
-    from .answer import Answer, CurvePoint, Judgement, KeptLayer, OutputError, Reason, Repair, Trial
+    from .answer import Answer, CurvePoint, Judgement, KeptLayer, Lowest, OutputError, Reason, Repair, Trial
     from .calibration import Calibration, calibrate
     from .converting import ConvertReport, convert
     from .criterion import Metric
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "arguments": ("FilePath", "Names"),
-    "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "OutputError", "Reason", "Repair", "Trial"),
+    "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "Lowest", "OutputError", "Reason", "Repair", "Trial"),
     "calibration": ("Calibration", "calibrate"),
     "converting": ("ConvertReport", "convert"),
     "criterion": ("Metric",),
@@ -55,9 +55,9 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode", "FilePath",
-    "InternalError", "Judgement", "KeptLayer", "Layer", "Metric", "Model", "Names", "OutputError", "Progress", "Reason", "Repair",
-    "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "measure_target",
-    "quantize", "report", "search", "verify",
+    "InternalError", "Judgement", "KeptLayer", "Layer", "Lowest", "Metric", "Model", "Names", "OutputError", "Progress",
+    "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch",
+    "measure_target", "quantize", "report", "search", "verify",
 ]  # fmt: skip
 
 

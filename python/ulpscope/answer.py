@@ -61,7 +61,7 @@ class Judgement:
 class Reason:
     """Why a layer is kept."""
 
-    kind: str  #: "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", ...
+    kind: str  #: "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "faster", ...
     text: str  #: One sentence.
     tensor: str  #: Where it shows.
     count: int  #: Elements concerned, over all samples,
@@ -89,6 +89,19 @@ class Repair:
     kind: str  #: "clamp", "scale", "scale-shift", "equalize", ...
     name: str  #: The layer or tensor.
     text: str  #: One sentence.
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """Everything in the lowest precisions, but for what was asked to stay."""
+
+    text: str  #: All of it in a few lines.
+    passed: bool  #: At the tolerance, on all samples that it was tried on.
+    only_margin: bool  #: It passes on all samples; layers are kept only since it uses more than the margin.
+    search: Judgement  #: On the samples of the search.
+    held_out: Optional[Judgement]  #: On all others; None where it fails before, or there are none.
+    first_output: Optional[str]  #: The first in the network's order that fails.
+    layer: Optional[str]  #: The first that makes an infinity or a NaN, where it is known.
 
 
 @dataclass(frozen=True)
@@ -244,6 +257,20 @@ class Answer:
         """Of the answer on samples that nothing was chosen by; None where there are none."""
         held_out = self._values["held_out"]
         return None if held_out is None else Judgement.from_dict(held_out)
+
+    @cached_property
+    def lowest(self) -> Optional[Lowest]:
+        """Everything in the lowest precisions, without repairs: what is to be had without the answer. None where the search
+        ended before, and for files of earlier releases."""
+        values = self._values.get("lowest")
+        if values is None:
+            return None
+        held_out, layer = values["held_out"], values["layer"]
+        return Lowest(
+            values["text"], values["passed"], values["only_margin"], Judgement.from_dict(values),
+            None if held_out is None else Judgement.from_dict(held_out), values["first_output"],
+            None if layer is None else layer["name"],
+        )  # fmt: skip
 
     @cached_property
     def trials(self) -> tuple[Trial, ...]:

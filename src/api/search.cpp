@@ -15,6 +15,7 @@
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
 #include "precision/format_choice.h"
+#include "precision/lowest.h"
 #include "precision/repair.h"
 #include "precision/sample_pairs.h"
 #include "precision/sample_server.h"
@@ -294,6 +295,7 @@ AnswerFile describe(const LoadedModel& model, const Network& network, const Sear
       file.build.layer_precisions.emplace_back(layer.name, layer.precision->name());
   file.answer = std::move(answer);
   file.path = options.answer_path;
+  file.command = options.command;
   return file;
 }
 
@@ -334,7 +336,11 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
                                        "it was asked to be kept; no trial says whether it needs that"));
   }
   warn_of_replaced_files(*loaded.network, "the answer");
-  return describe(loaded, *prepared.data.network, options, std::move(answer));
+  AnswerFile file = describe(loaded, *prepared.data.network, options, std::move(answer));
+  // A program warns when it knows the answer's place.
+  if (file.command.empty())
+    if (const std::string text = slower_text(file); !text.empty()) log_warning("[search] " + text);
+  return file;
 }
 
 SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {

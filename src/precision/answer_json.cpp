@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "graph/repair.h"
 #include "precision/build_record.h"
+#include "precision/lowest.h"
 #include "precision/network_json.h"
 #include "precision/objective.h"
 #include "precision/trial_json.h"
@@ -30,9 +31,9 @@ using json::Reader;
 constexpr std::int64_t kMostExponents = 1100;
 constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
-constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",  "cancellation",
-                                                      "saturation", "resolution", "rounding",
-                                                      "measured",   "requested",  "singular"};
+constexpr std::array<std::string_view, 10> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
+                                                       "resolution", "rounding",  "measured",     "requested",
+                                                       "singular",   "faster"};
 constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
                                                          "int8-scale"};
 
@@ -284,6 +285,7 @@ Json from_answer(const AnswerFile& file) {
           {"objective", answer.objective ? Json(name_of(*answer.objective)) : Json()},
           {"verdict", name_of(answer.verdict)},
           {"message", answer.message},
+          {"lowest", json::from_lowest(file)},
           {"layers", std::move(layers)},
           {"following", answer.following},
           {"repairs", std::move(repairs)},
@@ -434,6 +436,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   answer.following = json::to_texts(reader.at("following"));
   reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(to_repair(each)); });
   read_figures(reader, answer);
+  json::read_lowest(reader, answer);
   if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
     file.calibration_cache = int8.at("calibration_cache").text();
     int8.at("scales").members([&](const std::string& name, const Reader& scale) {

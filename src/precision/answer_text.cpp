@@ -189,7 +189,9 @@ std::string layer_precisions_text(const Answer& answer) {
 
 std::string answer_text(const AnswerFile& file, bool everything) {
   const Answer& answer = file.answer;
-  std::string out = answer.message + "\n";
+  std::string out = lowest_text(file);
+  if (!out.empty()) out += "\n";
+  out += answer.message + "\n";
   if (answer.verdict == Answer::Verdict::kUnverified && answer.search.outputs.empty() && answer.kept.empty()) {
     out += fmt::format(
         "Tolerance: {}, searched at {:.3g} of it\nSpent: {} in {:.3g} s; no set of layers is known to pass yet",

@@ -79,6 +79,7 @@ Answer search_precisions(const SearchData& data, const Criterion& criterion, con
     verdict.best = search.space().highest();
     verdict.failure = Verdict::Failure::kNothingProven;
   }
+  finish_lowest(search);
   report(search);
   return std::move(search.answer);
 }

@@ -54,8 +54,43 @@ std::vector<Reason> reasons_of(SearchState& search, std::span<const std::size_t>
                         harmless);
 }
 
+/// How many other candidates share what was measured of this one.
+std::size_t measured_beside(const SearchState& search, std::size_t candidate) {
+  for (const auto& group : search.layers.groups)
+    if (std::ranges::find(group, candidate) != group.end()) return group.size() - 1;
+  return 0;
+}
+
+/// Why these candidates of a set are kept that accuracy does not ask for.
+std::vector<Reason> savings_of(SearchState& search, const Levels& levels, std::span<const std::size_t> for_time) {
+  if (for_time.empty()) return {};
+  SearchSpace& space = search.space();
+  const TimeModel& model = space.time_model();
+  const double time = space.time_us(levels), all = space.time_us(*search.verdict.enough);
+  const int casts = model.casts(space.assignment(levels)).count;
+  const std::string together = fmt::format("; all {} that stay for time save {:.0f} % of it", for_time.size(),
+                                           all > 0 ? 100 * (all - time) / all : 0);
+  std::vector<Reason> reasons;
+  for (const std::size_t i : for_time) {
+    Levels without = levels;
+    without[i] = 0;
+    const int less = model.casts(space.assignment(without)).count - casts;
+    const double saved = space.time_us(without) - time;
+    std::string why = "faster so, beside its neighbors";
+    if (less > 0)
+      why = fmt::format("faster so: {} cast{} less", less, less == 1 ? "" : "s");
+    else if (saved > 0)
+      why = fmt::format("faster so: {:.3g} us less", saved);
+    Reason& reason = reasons.emplace_back();
+    reason.kind = ReasonKind::kFaster;
+    reason.low = space.precision(i, 0);
+    reason.text = why + together;
+  }
+  return reasons;
+}
+
 void add_kept(SearchState& search, const Levels& levels) {
-  const SearchSpace& space = search.space();
+  SearchSpace& space = search.space();
   const Network& network = *search.current.network;
   const std::vector<LayerEffect>& effects = search.layers.effects;
   double squares = 0;
@@ -64,15 +99,19 @@ void add_kept(SearchState& search, const Levels& levels) {
     infinite |= !std::isfinite(e.effect);
     squares += std::isfinite(e.effect) ? e.effect * e.effect : 0;
   }
-  std::vector<std::size_t> kept;
-  for (std::size_t i = 0; i < levels.size(); ++i)
-    if (levels[i] != 0) kept.push_back(i);
-  const std::vector<Reason> reasons = reasons_of(search, kept);
-  for (std::size_t k = 0; k < kept.size(); ++k) {
-    const std::size_t i = kept[k];
+  const std::optional<Levels>& enough = search.verdict.enough;
+  std::vector<std::size_t> kept, for_time, for_accuracy;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    if (levels[i] == 0) continue;
+    kept.push_back(i);
+    (enough && (*enough)[i] == 0 ? for_time : for_accuracy).push_back(i);
+  }
+  const std::vector<Reason> reasons = reasons_of(search, for_accuracy), savings = savings_of(search, levels, for_time);
+  auto reason = reasons.begin(), saving = savings.begin();
+  for (const std::size_t i : kept) {
     const Layer& layer = network.layer(space.candidates()[i]);
     KeptLayer row = kept_layer(layer, space.precision(i, levels[i]), ReasonKind::kRounding, "");
-    row.reason = reasons[k];
+    row.reason = std::ranges::binary_search(for_time, i) ? *saving++ : *reason++;
     if (i < effects.size()) {
       row.effect = effects[i].effect;
       row.reason.share = infinite      ? (std::isfinite(row.effect) ? 0.0 : 1.0)
@@ -80,6 +119,9 @@ void add_kept(SearchState& search, const Levels& levels) {
                                        : 0;
       if (search.layers.measured[i] != 0 && row.reason.kind == ReasonKind::kRounding)
         row.reason.kind = ReasonKind::kMeasured;
+      if (const std::size_t others = measured_beside(search, i); others > 0)
+        row.reason.text +=
+            fmt::format("; its effect is that of {} layers that were measured together, shared out", others + 1);
     }
     search.answer.kept.push_back(std::move(row));
     if (const LayerId id = space.raised_bias(levels, i); id != kNone)
@@ -95,8 +137,9 @@ void warn_of_launches(const SearchState& search) {
   const double share = search.space().time_model().launch_share(search.space().low());
   if (search.rule().may_stay_high && share >= kAlone)
     log_warning(fmt::format(
-        "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers "
-        "are fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
+        "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: no layer stays "
+        "high for time there, and estimates tell sets apart by their casts alone; try larger inputs, or another "
+        "--target",
         100 * share, search.options.build.target));
 }
 
@@ -197,7 +240,15 @@ std::string sentence_where_found(SearchState& search, const std::string& after) 
   if (search.rule().may_stay_high && search.verdict.best == search.space().highest())
     return fmt::format("Stay in {}: nothing that passes is faster than everything in {} ({:.4g} us on {}){}", highest,
                        highest, answer.time_us, answer.target, after);
-  return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);
+  const auto for_time = std::ranges::count_if(
+      answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kFaster; });
+  if (for_time == 0)
+    return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);
+  if (for_time == std::ssize(answer.kept))
+    return fmt::format("No layer needs more precision; {} of {} layers are faster in {}{}", for_time, answer.candidates,
+                       highest, after);
+  return fmt::format("{} of {} layers need more precision, {} more are faster in {}{}",
+                     std::ssize(answer.kept) - for_time, answer.candidates, for_time, highest, after);
 }
 
 std::string sentence(SearchState& search) {

@@ -9,16 +9,17 @@
 namespace ulpscope {
 namespace {
 
-/// Trials of points of the curve, and of polished ones. With that of the lowest precisions, at most 12 evaluations.
-constexpr int kCurveTrials = 7, kPolishTrials = 3;
+/// Trials of points of the curve, of polished ones, and of those without layers that stay for time alone. With that of
+/// the lowest precisions, and one more where these pass, at most 14 evaluations.
+constexpr int kCurveTrials = 7, kPolishTrials = 3, kIdleTrials = 2;
 /// Of the time: what a trial has to promise to be made against the prediction.
 constexpr double kWorthATrial = 0.005;
 /// Assignments that are looked at for one of these: single moves from a point, and those that raise a faster one.
 constexpr int kPolishMoves = 600, kRaiseMoves = 1000;
 /// Of the margin, that a polished set may use by prediction.
 constexpr double kPolishShare = 0.95;
-/// Where everything may be low, another assignment has to be faster by this: estimates are not better.
-constexpr double kWorthwhile = 0.98;
+/// Of the time: what layers have to save that stay higher for time alone. Estimates are not better.
+constexpr double kWorthStaying = 0.05;
 
 double predicted_use_of(const SearchState& search, const TradeOffPoint& point) {
   return predicted_use(std::sqrt(point.squares), search.criterion.sensitivity());
@@ -89,6 +90,41 @@ TradeOffPoint polish(SearchState& search, TradeOff& trade_off, const std::vector
   return point;
 }
 
+/// Whether a set with more raised layers saves enough of the time to be taken for time alone. Launches, as far as they
+/// are estimated, say nothing: they are a few in any engine, and no type changes what one takes.
+bool worth_staying(SearchSpace& space, const Levels& more, const Levels& few) {
+  const double time = space.time_us(few), saved = time - space.time_us(more);
+  if (!(saved >= kWorthStaying * time)) return false;
+  const Target& target = space.time_model().target();
+  if (target.timed != nullptr && !target.timed->empty()) return true;
+  const auto launches = [&](const Levels& levels) {
+    return space.time_us(levels) * space.time_model().launch_share(space.assignment(levels));
+  };
+  return saved - (launches(few) - launches(more)) >= kWorthStaying * time;
+}
+
+/// Layers that the tolerance does not ask for go down, as far as the prediction is right, unless together they save
+/// enough time. Notes what is enough.
+TradeOffPoint without_idle_layers(SearchState& search, TradeOff& trade_off, TradeOffPoint point) {
+  search.show(Stage::kLowering);
+  double share = kPolishShare;
+  for (int trial = 0; trial < kIdleTrials; ++trial, share *= 0.8) {
+    const double amplitude =
+        amplitude_of(search.layers.scale.prediction_of(share * search.answer.margin), search.criterion.sensitivity());
+    const double most = amplitude * amplitude;
+    TradeOffPoint enough = trade_off.lower(point, most);
+    if (enough.levels == point.levels) break;
+    if (!point_passes(search, enough)) continue;
+    if (!worth_staying(search.space(), point.levels, enough.levels)) return enough;
+    if (TradeOffPoint next = trade_off.lower_ties(point, most);
+        next.levels != point.levels && point_passes(search, next))
+      point = std::move(next);
+    search.verdict.enough = std::move(enough.levels);
+    break;
+  }
+  return point;
+}
+
 /// False if the search has to begin again: with biases raised, or with a sample that joined it.
 bool try_curve(SearchState& search) {
   search.show(Stage::kWeighing);
@@ -107,6 +143,8 @@ bool try_curve(SearchState& search) {
     return true;
   }
   found = polish(search, trade_off, curve, std::move(*found));
+  verdict.enough.reset();
+  found = without_idle_layers(search, trade_off, std::move(*found));
   note_curve(search, curve);
   verdict.best = found->levels;
   // Slower points until the held-out samples pass, too; the last one is everything in the highest precision.
@@ -121,7 +159,9 @@ bool try_curve(SearchState& search) {
     const double most = found->squares / 2;
     while (next + 1 != curve.end() && next->squares > most) ++next;
     found = *next++;
-    if (point_passes(search, *found)) verdict.best = found->levels;
+    if (!point_passes(search, *found)) continue;
+    verdict.best = found->levels;
+    verdict.enough.reset();
   }
   verdict.proof = Verdict::Proof::kValidated;
   return true;
@@ -141,10 +181,12 @@ bool faster_than_lowest(SearchState& search, Levels& levels) {
   TradeOff trade_off(space, SquaredEffects(levels.size(), few));
   const double any = std::numeric_limits<double>::infinity();
   TradeOffPoint fastest = trade_off.polish(trade_off.curve().front(), any, kPolishMoves);
-  const double low = space.time_us(levels), high = space.time_us(space.highest());
-  if (!(fastest.time_us < low * (low <= high ? kWorthwhile : 1))) return true;
-  levels = std::move(fastest.levels);
-  return search.passes(levels, TrialKind::kSearch);
+  if (!worth_staying(space, fastest.levels, levels)) return true;
+  fastest = trade_off.lower_ties(std::move(fastest), any);
+  search.verdict.enough = std::exchange(levels, std::move(fastest.levels));
+  if (search.passes(levels, TrialKind::kSearch)) return true;
+  search.verdict.enough.reset();
+  return false;
 }
 
 SquaredEffects squared_effects(SearchState& search) {

@@ -15,6 +15,7 @@ namespace {
 void forget_best(SearchState& search) {
   search.done.clear();
   search.verdict.best.reset();
+  search.verdict.enough.reset();
   search.verdict.proof = Verdict::Proof::kSearched;
 }
 

@@ -16,6 +16,10 @@ namespace ulpscope {
 
 void prepare(SearchState& search);
 void repair(SearchState& search);
+/// What everything in the lowest precisions gives by itself, from its trial ahead of all repairs, and at the end of a
+/// search what the other samples say of it (search_lowest.cpp).
+void note_lowest(SearchState& search, const Judgement& judgement);
+void finish_lowest(SearchState& search);
 /// Layers of differences without digits, ahead of functions that magnify what is left: they stay in the highest
 /// precision, whatever the samples say of them. A margin of the user's says how safe it has to be.
 void keep_cancellations(SearchState& search);
@@ -49,8 +53,8 @@ void lower_rungs(SearchState& search);
 
 /// Points of the curve of error against time (search_fastest.cpp).
 void find_fastest(SearchState& search);
-/// Where everything may be low, casts may still make something else faster. False if that does not pass, or is not
-/// tried: then errors have to be weighed.
+/// Where everything may be low, casts may still make something else faster by as much as layers have to save that stay
+/// higher for time alone. False if that does not pass: then errors have to be weighed.
 bool faster_than_lowest(SearchState& search, Levels& levels);
 SquaredEffects squared_effects(SearchState& search);
 void note_curve(SearchState& search, const std::vector<TradeOffPoint>& curve);

@@ -304,6 +304,9 @@ void check_golden_values(const SearchState& search, std::span<const TensorMap> g
 }
 
 void repair(SearchState& search) {
+  if (search.space().candidates().empty()) return;
+  low_use(search);
+  note_lowest(search, search.repairs.low->judgement);
   repair_constants(search);
   scale_regions(search);
   equalize(search);

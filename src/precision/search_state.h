@@ -98,6 +98,9 @@ struct Verdict {
   bool holds() const { return proof != Proof::kSearched; }
 
   std::optional<Levels> best;
+  /// Of the best set, what accuracy asks for: this passes on the samples of the search, and the rest of the best set
+  /// saves time. Nothing where it asks for all of it, or nobody looked.
+  std::optional<Levels> enough;
   Proof proof = Proof::kSearched;
   Failure failure = Failure::kNone;
   Judgement last_held_out;

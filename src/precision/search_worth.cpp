@@ -21,9 +21,8 @@ RepairedNetwork with_only(const SearchState& search, std::span<const Repair> rep
   return with_repairs(search, {search.data.network, search.options.build.scales, {}, nullptr}, repairs);
 }
 
-/// The best set, by the names of its layers.
-Levels best_in(const SearchState& search, const SearchSpace& space) {
-  const Levels& best = *search.verdict.best;
+/// A set in another space, by the names of its layers.
+Levels levels_in(const SearchState& search, const Levels& best, const SearchSpace& space) {
   std::map<std::string_view, std::uint8_t> raised;
   for (std::size_t i = 0; i < best.size(); ++i)
     raised.emplace(search.current.network->layer(search.space().candidates()[i]).name, best[i]);
@@ -35,12 +34,17 @@ Levels best_in(const SearchState& search, const SearchSpace& space) {
   return levels;
 }
 
+Levels best_in(const SearchState& search, const SearchSpace& space) {
+  return levels_in(search, *search.verdict.best, space);
+}
+
 /// What is known of layers, and the best set, move to another network with the same layers but for added ones.
 void go_on_without(SearchState& search, RepairedNetwork repaired, std::vector<Repair> repairs) {
   const Network& next = *repaired.network;
   const std::vector<LayerId>& candidates = repaired.space->candidates();
   const auto id_of = [&](LayerId id) { return next.find_layer(search.current.network->layer(id).name); };
-  if (search.verdict.best) search.verdict.best = best_in(search, *repaired.space);
+  for (std::optional<Levels>* set : {&search.verdict.best, &search.verdict.enough})
+    if (*set) *set = levels_in(search, **set, *repaired.space);
   LayerEvidence& layers = search.layers;
   std::map<LayerId, std::size_t> places;
   for (std::size_t i = 0; i < candidates.size(); ++i) places.emplace(candidates[i], i);

@@ -225,4 +225,36 @@ TradeOffPoint TradeOff::raise(TradeOffPoint from, double most, int evaluations) 
   return polish(std::move(from), most, evaluations);
 }
 
+TradeOffPoint TradeOff::lower(TradeOffPoint from, double most) {
+  const auto added = [&](std::size_t i, std::uint8_t level) {
+    return effects_[i][level] - effects_[i][from.levels[i]];
+  };
+  for (std::uint8_t level = 0; level < space_.highest_level(); ++level) {
+    std::vector<std::size_t> raised;
+    for (std::size_t i = 0; i < from.levels.size(); ++i)
+      if (from.levels[i] > level && space_.effective_level(i, level) == level) raised.push_back(i);
+    std::ranges::stable_sort(raised, {}, [&](std::size_t i) { return added(i, level); });
+    for (const std::size_t i : raised) {
+      if (!(from.squares + added(i, level) <= most)) break;
+      from.squares += added(i, level);
+      from.levels[i] = level;
+    }
+  }
+  return point(std::move(from.levels));
+}
+
+TradeOffPoint TradeOff::lower_ties(TradeOffPoint best, double most) {
+  constexpr double kTie = 1e-6;
+  for (const auto& members : moves_)
+    for (std::uint8_t level = 0; level < space_.highest_level(); ++level) {
+      if (std::ranges::none_of(members, [&](std::size_t i) { return best.levels[i] > level; })) continue;
+      if (std::ranges::any_of(members,
+                              [&](std::size_t i) { return space_.effective_level(i, level) > best.levels[i]; }))
+        continue;
+      if (auto next = moved(best, members, level, most); next && next->time_us <= best.time_us * (1 + kTie))
+        best = std::move(*next);
+    }
+  return best;
+}
+
 }  // namespace ulpscope

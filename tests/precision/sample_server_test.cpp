@@ -17,7 +17,7 @@
 namespace ulpscope::testing {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// Three servers in turn, whatever was where before; each task goes to a second one as well, which has to agree.
 class ServersInTurn : public WorkQueue {
@@ -184,9 +184,9 @@ TEST(SampleServer, ATaskOfAnotherSearchIsAnError) {
 }
 
 TEST(SampleMessages, ComeBackAsTheyWere) {
-  Judgement judgement{kInfinity, 0.1, "y", 3, {{"x", 1e-300, -0.0, 2}, {"y", kInfinity, 0.1, 3}}, "why"};
+  Judgement judgement{kInfinite, 0.1, "y", 3, {{"x", 1e-300, -0.0, 2}, {"y", kInfinite, 0.1, 3}}, "why"};
   expect_same(judgement_from(from_bytes(to_bytes(value_of(judgement)))), judgement);
-  const SampleEffects effects{{0.1, 1e-320, kInfinity}, {0, 1, 0}, {1, 0, 0}};
+  const SampleEffects effects{{0.1, 1e-320, kInfinite}, {0, 1, 0}, {1, 0, 0}};
   const SampleEffects back = effects_from(from_bytes(to_bytes(value_of(effects))));
   EXPECT_EQ(back.mean_squares, effects.mean_squares);
   EXPECT_EQ(back.overflows, effects.overflows);
@@ -204,7 +204,7 @@ TEST(CombineJudgements, IsTheJudgementOfAll) {
     candidate.push_back({{"a", values_in({9}, 1, 2, 20 + s)}, {"b", values_in({5}, 1, 2, 30 + s)}});
   }
   for (int turn = 0; turn < 3; ++turn) {
-    if (turn > 0) candidate[turn][1].tensor.data<float>()[2] = static_cast<float>(kInfinity);
+    if (turn > 0) candidate[turn][1].tensor.data<float>()[2] = static_cast<float>(kInfinite);
     each.clear();
     for (std::size_t s = 0; s < 4; ++s) each.push_back(criterion->judge({&golden[s], 1}, {&candidate[s], 1}));
     expect_same(combine_judgements(each), criterion->judge(golden, candidate));

@@ -181,8 +181,13 @@ def _head(answer: Json) -> str:
         "<header>",
         f'<p class="kicker">Precision report · {e(lowered)}</p>',
         f"<h1>{e(os.path.basename(model) or model)}</h1>",
-        f'<p class="verdict {tone}"><strong>{e(word)}</strong> {e(answer["message"])}</p>',
     ]
+    if answer.get("lowest"):
+        first, _, rest = answer["lowest"]["text"].partition("\n")
+        parts.append(f'<p class="about">{e(first)}</p>')
+        if rest:
+            parts.append(f'<p class="about">{e(rest)}</p>')
+    parts.append(f'<p class="verdict {tone}"><strong>{e(word)}</strong> {e(answer["message"])}</p>')
     if answer["verdict"] == "unverified":
         parts.append(
             '<p class="about">The search ended before its end: this page shows what was known then. The same '
