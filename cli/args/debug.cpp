@@ -1,5 +1,7 @@
 #include "args/debug.h"
 
+#include <fmt/format.h>
+
 namespace ulpscope::cli {
 
 void PrecisionOptions::declare_search(OptionTable& table) {
@@ -52,8 +54,8 @@ void ArtifactArgs::declare(OptionTable& table) {
 void IterationArgs::declare(OptionTable& table) {
   table.section("Iterative Debugging", "trying again and again.");
   table.value({"--iter-artifact", "--intermediate-artifact"}, artifact, "FILE",
-              "Where the engine of each try is written (default: polygraphy_debug.engine); must not exist");
-  table.flag({"--no-remove-intermediate"}, keep_artifact, "Do not remove that engine after each try");
+              fmt::format("Where what each try is about is written (default: {}); must not exist", usual_artifact));
+  table.flag({"--no-remove-intermediate"}, keep_artifact, "Do not remove that file after each try");
   table.value({"--iter-info", "--iteration-info"}, info, "FILE",
               "Write the number of the try (JSON, key `iteration`); removed after each try");
   table.value({"--load-debug-replay"}, load_replay, "FILE", "Take the verdicts of the tries in this file");
@@ -79,6 +81,40 @@ void DebugPrecisionArgs::declare(OptionTable& table) {
   artifacts.declare(table);
   iteration.declare(table);
   precision.model.declare(table, /*required=*/true, ModelForms::kNetworks);
+  precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
+  precision.data.declare(table);
+  precision.config.declare(table, "obey");
+  precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);
+  precision.comparison.declare(table);
+}
+
+void DebugReduceArgs::declare(OptionTable& table) {
+  table.section("Reduction", "what becomes of the model.");
+  table.value({"-o", "--output"}, output, "FILE",
+              "Where the smallest part that fails is written, with its inputs (FILE.inputs.json) and what they give in "
+              "float32 (FILE.golden.json) beside it");
+  table.value({"--min-good", "--minimal-good"}, min_good, "FILE",
+              "Where a part of about that size that passes is written, if there was one");
+  table
+      .value({"--mode"}, mode, "MODE",
+             "bisect (default): by halves, after which the judge of its own tries what is left one by one; linear: one "
+             "node after another, slower, but better with branches")
+      .choose({"bisect", "linear"});
+  table.flag({"--no-reduce-inputs"}, keep_inputs, "Keep the inputs: find the earliest outputs that fail")
+      .exclude("--no-reduce-outputs");
+  table.flag({"--no-reduce-outputs"}, keep_outputs, "Keep the outputs: find the latest inputs that fail")
+      .exclude("--no-reduce-inputs");
+  table.flag({"--force-fallback-shape-inference"}, fixed_shapes,
+             "Parts have the shapes of the run that their values come from, dynamic dimensions of the model, too");
+  check.declare(table);
+  artifacts.declare(table);
+  iteration.declare(table);
+  criterion.declare(table);
+  table.section("Trials", "what judges without --check, and how it runs.");
+  precision.python.declare(table);
+  precision.model.declare(table, /*required=*/true, ModelForms::kNetworks);
+  table.list({"--model-inputs", "--model-input-shapes"}, precision.model.input_shapes, "NAME:[D0,D1,..]",
+             "As --input-shapes; parts have fixed shapes then");
   precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
   precision.data.declare(table);
   precision.config.declare(table, "obey");

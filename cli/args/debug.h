@@ -5,6 +5,7 @@
 #include <string>
 
 #include "args/comparison.h"
+#include "args/criterion.h"
 #include "args/inference.h"
 #include "args/network_args.h"
 #include "args/option_table.h"
@@ -56,9 +57,10 @@ struct ArtifactArgs {
 struct IterationArgs {
   std::optional<std::string> artifact, info, load_replay, save_replay;
   bool keep_artifact = false;
+  std::string usual_artifact = "polygraphy_debug.engine";  ///< Set by the tool, ahead of declare().
 
   void declare(OptionTable& table);
-  std::string artifact_path() const { return artifact.value_or("polygraphy_debug.engine"); }
+  std::string artifact_path() const { return artifact.value_or(usual_artifact); }
   std::string replay_path() const { return save_replay.value_or("polygraphy_debug_replay.json"); }
 };
 
@@ -70,6 +72,20 @@ struct DebugPrecisionArgs {
   IterationArgs iteration;
   PrecisionOptions precision;
   std::optional<std::string> mode, direction, type;
+
+  void declare(OptionTable& table);
+};
+
+// The options of `debug reduce`.
+
+struct DebugReduceArgs {
+  CheckArgs check;
+  ArtifactArgs artifacts;
+  IterationArgs iteration{.usual_artifact = "polygraphy_debug.onnx"};
+  PrecisionOptions precision;
+  CriterionArgs criterion;
+  std::optional<std::string> output, min_good, mode;
+  bool keep_inputs = false, keep_outputs = false, fixed_shapes = false;
 
   void declare(OptionTable& table);
 };

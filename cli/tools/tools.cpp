@@ -18,6 +18,7 @@ constexpr ToolEntry kTools[] = {
     {"precision linear", make_precision_linear_tool},
     {"precision worst-first", make_precision_worst_first_tool},
     {"debug precision", make_debug_precision_tool},
+    {"debug reduce", make_debug_reduce_tool},
     {"precision search", make_precision_search_tool},
     {"target measure", make_target_measure_tool},
 };

@@ -1,0 +1,218 @@
+#include "onnx/submodel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "onnx/element_type.h"
+#include "onnx/functions.h"
+#include "onnx/graph_order.h"
+#include "onnx/model_file.h"
+#include "onnx/model_writer.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+using namespace onnx_model;
+
+namespace {
+
+using Names = std::unordered_set<std::string>;
+
+bool is_external(const onnx::TensorProto& tensor) { return tensor.data_location() == onnx::TensorProto::EXTERNAL; }
+
+/// The elements as they lie in the file.
+std::vector<Payload> payloads_of(const ModelFile& file) {
+  std::vector<Payload> payloads;
+  for (const TensorBytes& bytes : file.tensors) {
+    Payload& payload = payloads.emplace_back();
+    payload.field = bytes.has_raw ? 9 : static_cast<std::uint32_t>(bytes.packed_field);
+    payload.bytes = bytes.has_raw ? bytes.raw : bytes.packed;
+  }
+  return payloads;
+}
+
+void set_tensor(onnx::TensorProto& proto, const std::string& name, const Tensor& value,
+                std::vector<Payload>& payloads) {
+  proto.Clear();
+  proto.set_name(name);
+  proto.set_data_type(to_onnx_type(value.type()));
+  for (const std::int64_t dim : value.shape()) proto.add_dims(dim);
+  set_payload(proto, payloads.size());
+  Payload& payload = payloads.emplace_back();
+  payload.source = value;
+  payload.type = value.type();
+}
+
+/// Without `fixed`, the number of dimensions alone.
+void set_value(onnx::ValueInfoProto& info, const std::string& name, const Tensor& value, bool fixed) {
+  info.Clear();
+  info.set_name(name);
+  auto& type = *info.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(to_onnx_type(value.type()));
+  auto& shape = *type.mutable_shape();
+  for (const std::int64_t dim : value.shape()) {
+    auto& added = *shape.add_dim();
+    if (fixed) added.set_dim_value(dim);
+  }
+}
+
+}  // namespace
+
+struct ModelParts::Impl {
+  ModelFile file;
+  std::vector<Node> nodes;
+  std::vector<const onnx::NodeProto*> protos;  ///< Per node.
+  std::vector<std::string> inputs, outputs;
+  std::unordered_map<std::string, const onnx::TensorProto*> initializers;
+  std::unordered_map<std::string, const onnx::NodeProto*> constants;
+  std::unordered_map<std::string, std::size_t> producer;
+
+  bool is_constant(const std::string& name) const { return initializers.contains(name) || constants.contains(name); }
+};
+
+ModelParts::ModelParts(std::span<const std::byte> bytes, const std::string& source) : impl_(std::make_unique<Impl>()) {
+  Impl& own = *impl_;
+  own.file.source = source;
+  own.file.owner = std::shared_ptr<const void>(bytes.data(), [](const void*) {});
+  read_model(bytes, own.file, true);
+  const onnx::GraphProto& graph = own.file.proto.graph();
+  for (const auto& tensor : graph.initializer()) own.initializers.emplace(tensor.name(), &tensor);
+  Names defined;
+  for (const auto& input : graph.input()) {
+    defined.insert(input.name());
+    if (!own.initializers.contains(input.name())) own.inputs.push_back(input.name());
+  }
+  for (const auto& output : graph.output()) own.outputs.push_back(output.name());
+  const Opsets opsets;
+  std::vector<FlatNode> order;
+  for (const auto& node : graph.node()) {
+    if (is_constant_node(node))
+      own.constants.emplace(node.output(0), &node);
+    else
+      order.push_back({&node, &opsets});
+  }
+  const std::string wrong =
+      sort_nodes(order, [&](const std::string& name) { return defined.contains(name) || own.is_constant(name); });
+  if (!wrong.empty()) throw Error(ErrorCode::kInvalidFile, fmt::format("[onnx] {}: {}", source, wrong));
+  for (const FlatNode& each : order) {
+    Node node{node_name(*each.proto), each.proto->op_type(), {}, {}};
+    for (const std::string& name : values_read(*each.proto))
+      if (!own.is_constant(name)) node.inputs.push_back(name);
+    for (const std::string& name : each.proto->output())
+      if (!name.empty()) {
+        node.outputs.push_back(name);
+        own.producer.emplace(name, own.nodes.size());
+      }
+    own.nodes.push_back(std::move(node));
+    own.protos.push_back(each.proto);
+  }
+}
+
+ModelParts::~ModelParts() = default;
+
+const std::vector<ModelParts::Node>& ModelParts::nodes() const noexcept { return impl_->nodes; }
+const std::vector<std::string>& ModelParts::inputs() const noexcept { return impl_->inputs; }
+const std::vector<std::string>& ModelParts::outputs() const noexcept { return impl_->outputs; }
+
+ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::span<const std::string> outputs) const {
+  const Impl& own = *impl_;
+  const Names wanted(inputs.begin(), inputs.end());
+  Names reached = wanted;  // Computed from the inputs.
+  std::vector<char> depends(own.nodes.size(), 0), needed(own.nodes.size(), 0);
+  for (std::size_t n = 0; n < own.nodes.size(); ++n) {
+    depends[n] = std::ranges::any_of(own.nodes[n].inputs, [&](const std::string& in) { return reached.contains(in); });
+    if (depends[n] != 0) reached.insert(own.nodes[n].outputs.begin(), own.nodes[n].outputs.end());
+  }
+  Part part;
+  Names used, frozen;
+  const auto need = [&](const std::string& name) {
+    const auto found = own.producer.find(name);
+    if (wanted.contains(name))
+      used.insert(name);
+    else if (found != own.producer.end() && depends[found->second] != 0)
+      needed[found->second] = 1;
+    else if (frozen.insert(name).second)
+      part.frozen.push_back(name);
+  };
+  for (const std::string& name : outputs) {
+    const auto found = own.producer.find(name);
+    if (found == own.producer.end() || depends[found->second] == 0 || wanted.contains(name)) continue;
+    part.outputs.push_back(name);
+    need(name);
+  }
+  for (std::size_t n = own.nodes.size(); n-- > 0;)
+    if (needed[n] != 0)
+      for (const std::string& name : own.nodes[n].inputs) need(name);
+  for (std::size_t n = 0; n < own.nodes.size(); ++n)
+    if (needed[n] != 0) part.nodes.push_back(n);
+  for (const std::string& name : inputs)
+    if (used.contains(name)) part.inputs.push_back(name);
+  return part;
+}
+
+namespace {
+
+Tensor known(const ModelParts::Values& values, const std::string& name) {
+  Tensor value = values(name);
+  if (!value)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[reduce] the value of '{}' is not known: no run of the model gives it", name));
+  return value;
+}
+
+}  // namespace
+
+void ModelParts::write(const Part& part, const Values& values, bool fixed, const std::filesystem::path& path) const {
+  const Impl& own = *impl_;
+  const onnx::GraphProto& source = own.file.proto.graph();
+  onnx::ModelProto model = own.file.proto;
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (auto* list : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) list->Clear();
+  graph.clear_node();
+  graph.clear_initializer();
+  graph.clear_sparse_initializer();
+  graph.clear_quantization_annotation();
+  model.clear_training_info();
+  std::vector<Payload> payloads = payloads_of(own.file);
+  Names constants;
+  const auto add_constant = [&](const std::string& name) {
+    if (!constants.insert(name).second) return;
+    if (const auto node = own.constants.find(name); node != own.constants.end()) {
+      *graph.add_node() = *node->second;
+    } else if (const auto found = own.initializers.find(name); found != own.initializers.end()) {
+      onnx::TensorProto& tensor = *graph.add_initializer();
+      tensor = *found->second;
+      if (is_external(tensor)) set_tensor(tensor, name, known(values, name), payloads);
+    }
+  };
+  for (const std::size_t n : part.nodes)
+    for (const std::string& name : values_read(*own.protos[n])) add_constant(name);
+  for (const std::string& name : part.frozen) set_tensor(*graph.add_initializer(), name, known(values, name), payloads);
+  for (const std::size_t n : part.nodes) *graph.add_node() = *own.protos[n];
+  const auto declared = [&](const auto& list, const std::string& name) -> const onnx::ValueInfoProto* {
+    const auto found = std::ranges::find_if(list, [&](const auto& info) { return info.name() == name; });
+    return found == list.end() ? nullptr : &*found;
+  };
+  for (const std::string& name : part.inputs) {
+    const onnx::ValueInfoProto* info = declared(source.input(), name);
+    if (info != nullptr && !fixed)
+      *graph.add_input() = *info;
+    else
+      set_value(*graph.add_input(), name, known(values, name), true);
+  }
+  for (const std::string& name : part.outputs) {
+    const onnx::ValueInfoProto* info = declared(source.output(), name);
+    if (info != nullptr && !fixed)
+      *graph.add_output() = *info;
+    else
+      set_value(*graph.add_output(), name, known(values, name), fixed);
+  }
+  const ModelWriter writer(model, std::move(payloads), path.filename().string());
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  writer.write(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
+}  // namespace ulpscope
