@@ -51,6 +51,14 @@ void bind_calibrate(nb::module_& module) {
   module.def("calibrate", &calibrate_model, nb::arg("model"), nb::arg("next"), nb::arg("method"), nb::arg("quantile"),
              nb::arg("progress").none());
   module.def(
+      "calibration_error",
+      [](const Model& model, const nb::list& samples) {
+        const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
+        LongCall call;
+        return call.run([&] { return calibration_error(model, tensors); });
+      },
+      nb::arg("model"), nb::arg("samples"));
+  module.def(
       "read_calibration_cache",
       [](const std::filesystem::path& path) {
         CalibrationCache cache = read_calibration_cache(path);

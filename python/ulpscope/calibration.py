@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
 from .arguments import FilePath, checked
@@ -34,6 +35,9 @@ class Calibration(dict[str, float]):
         self.algorithm = algorithm  #: As calibration caches say it: "EntropyCalibration2", "MinMaxCalibration", ...
         self.samples = samples  #: How many it was made from; 0: unknown.
         self.path: Optional[str] = None  #: The file that holds it.
+        #: What `calibrate` measured: rel-l2 of the worst output over a few samples, every layer that can be in int8. None:
+        #: not measured.
+        self.error: Optional[float] = None
 
     @checked
     def save(self, path: FilePath) -> None:
@@ -72,6 +76,7 @@ def calibrate(
     progress: Watcher = None,
     threads: int = 0,
     memory_limit: int = 0,
+    measure: bool = True,
 ) -> Calibration:
     """The int8 scales of all tensors; as `ulpscope run --int8 --calibration-cache FILE`.
 
@@ -81,6 +86,8 @@ def calibrate(
               (IInt8LegacyCalibrator, at `quantile`), or the name of one of TensorRT's calibrators.
     progress: as in ulpscope.search. threads: 0: one per core. The scales do not depend on it.
     memory_limit: as in ulpscope.convert; with less, a network is run several times per sample.
+    measure:  also what int8 costs with these scales (Calibration.error), on up to 4 samples; above 0.1 a warning has the
+              errors of the other methods beside it.
 
     Raises Error: INVALID_ARGUMENT for an unknown method, no samples, and a sample that does not fit (says which); and
     what reading the model raises. Ctrl-C: KeyboardInterrupt.
@@ -92,8 +99,51 @@ def calibrate(
     options = _core.ModelOptions()
     assign(options, precisions=["int8"], threads=threads, memory_limit=memory_limit)
     loaded = Source(model).load(options)
+    kept: list[Arrays] = []
     with watched(progress) as report:
-        return calibrate_samples(loaded, each_sample(data, loaded), method, quantile, report)
+        result = calibrate_samples(loaded, _keeping(each_sample(data, loaded), kept), method, quantile, report)
+    if measure and not loaded.brings_scales():
+        result.error = _core.calibration_error(loaded, kept)
+        if result.error > WORTH_A_WARNING:
+            again = data if isinstance(data, (str, os.PathLike, list, tuple, Mapping)) else kept
+
+            def error_of(other: str) -> float:
+                fresh = Source(model).load(options)
+                calibrate_samples(fresh, each_sample(again, fresh), other, quantile)
+                return float(_core.calibration_error(fresh, kept))
+
+            warn_of_error("calibrate", result.error, result.algorithm, error_of)
+    return result
+
+
+#: rel-l2 of int8 above which people are told, and how many samples it is measured on.
+WORTH_A_WARNING, MEASURED = 0.1, 4
+#: By the name that caches have.
+_NAMES = {
+    "EntropyCalibration2": "entropy", "EntropyCalibration": "entropy", "MinMaxCalibration": "max",
+    "LegacyCalibration": "percentile",
+}  # fmt: skip
+_LOG = logging.getLogger("ulpscope")
+
+
+def warn_of_error(where: str, error: float, algorithm: str, error_of: Callable[[str], float]) -> None:
+    """Says what int8 costs, and what it would cost by the other methods."""
+    own = _NAMES.get(algorithm, algorithm)
+    errors = {name: error_of(name) for name in ("entropy", "max", "percentile") if name != own}
+    others = ", ".join(f"{name!r} {value:.3g}" for name, value in errors.items())
+    best = min(errors, key=lambda name: errors[name])
+    advice = f"try method={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
+    _LOG.warning(
+        "[%s] int8 with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other methods: "
+        "%s; %s", where, own, error, MEASURED, others, advice,
+    )  # fmt: skip
+
+
+def _keeping(samples: Iterator[Arrays], kept: list[Arrays]) -> Iterator[Arrays]:
+    for sample in samples:
+        if len(kept) < MEASURED:
+            kept.append(sample)
+        yield sample
 
 
 def calibrate_samples(

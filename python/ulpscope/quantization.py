@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from .arguments import FilePath, Names, checked, is_text, shown
-from .calibration import Calibration, calibrate, calibrator_for
+from .calibration import WORTH_A_WARNING, Calibration, calibrate, calibrator_for, warn_of_error
 from .converting import ConvertReport, convert
 from .data import Data, Source, names_of, samples_of
 from .errors import Error, ErrorCode
@@ -102,10 +102,19 @@ def quantize(
         types.update({name: quantize_mode for name in chosen})
         types.update({name: higher for name in excluded})
         options["layer_precisions"] = types
-    return convert(
-        model, data=samples[:_CHECKED] if samples else None, calibration=calibration, out=out, verify=verify,
-        threads=threads, **options,
-    )  # fmt: skip
+    options.update(data=samples[:_CHECKED] if samples else None, verify=verify, threads=threads)
+    typed, info = convert(model, calibration=calibration, out=out, **options)
+    error = info.error_vs_fp32
+    if error is not None and error > WORTH_A_WARNING and samples and calibration is not None:
+        given = samples
+
+        def error_of(other: str) -> float:
+            scales = calibrate(model, given, other, threads=threads, progress=False, measure=False)
+            other_error = convert(model, calibration=scales, **options)[1].error_vs_fp32
+            return float("nan") if other_error is None else other_error
+
+        warn_of_error("quantize", error, calibration.algorithm, error_of)
+    return typed, info
 
 
 #: Formats that operands are stored in.
@@ -139,7 +148,7 @@ def _calibration(
         raise Error(
             ErrorCode.INVALID_ARGUMENT, "[quantize] expected calibration_data (or calibration_data_reader), got none"
         )
-    result = calibrate(model, samples, method, threads=threads, progress=False)
+    result = calibrate(model, samples, method, threads=threads, progress=False, measure=False)
     if cache is not None:
         result.save(cache)
     return result

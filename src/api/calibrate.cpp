@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "api/loaded_model.h"
 #include "calibration/calibration.h"
 #include "calibration/calibration_cache.h"
+#include "compare/metrics.h"
+#include "graph/layer_choice.h"
+#include "precision/criterion.h"
+#include "precision/trials.h"
 #include "runtime/memory_limit.h"
+#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -44,6 +50,24 @@ Calibration calibrate(Model& model, std::span<const TensorsByName> samples, cons
   std::size_t next = 0;
   return calibrate(
       model, [&] { return next < samples.size() ? std::optional(samples[next++]) : std::nullopt; }, options);
+}
+
+double calibration_error(const Model& model, std::span<const TensorsByName> samples) {
+  const LoadedModel& loaded = ModelAccess::loaded(model);
+  if (!loaded.build.enabled.has_quantized())
+    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected a model that is read for int8, got one without");
+  const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
+  if (fitted.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[calibrate] expected at least one sample to measure the error on, got none");
+  BuildOptions build = loaded.build;
+  build.assume_lowest = true;
+  Trials trials(loaded.network, build, fitted, loaded.weights);
+  trials.set_memory_limit(build.memory_limit);
+  const std::vector<TensorMap> exact = trials.run(trials.full_precision(), /*keep=*/false);
+  if (!has_elements(exact)) return std::numeric_limits<double>::quiet_NaN();
+  const std::vector<TensorMap> low = trials.run(trials.assign(own_requests(*loaded.network)), /*keep=*/false);
+  return make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(exact, low).used;
 }
 
 bool brings_scales(const Model& model) {
