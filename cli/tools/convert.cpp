@@ -455,9 +455,11 @@ class ConvertTool : public Tool {
     const auto changed = std::ranges::count_if(repairs, changes_network);
     if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
       log_warning(fmt::format(
-          "The other forms of the answer set precisions only: {} repair(s) of constants ('{}', ...) are not in "
-          "them, and without those more layers may be needed",
-          changed, repairs.front().name));
+          "The other forms of the answer set precisions only, of the model as it is: {} repair(s) ('{}', ...) are not "
+          "in them, nor layers that these add. Without the repairs the outputs may be NaN, or wrong; try the model "
+          "that "
+          "was written here, `run --repairs {}`, or a search with --no-repair, whose answer these forms carry whole",
+          changed, repairs.front().name, shell_word(convert_.answer->path.string())));
     write(save_layer_precisions_, made.layer_precisions);
     write(save_script_, made.postprocess_script);
     write(save_exclusions_, made.exclusions);

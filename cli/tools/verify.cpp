@@ -117,6 +117,7 @@ class VerifyTool : public Tool {
     if (const CriterionOptions given = criterion_options(criterion_, comparison_);
         tolerance_given(criterion_, comparison_))
       options.criterion = given;
+    load_inputs_of(answer);
     std::vector<TensorMap> samples = make_inputs(
         model_, data_, *host, input_bindings(*loaded.network),
         data_.generates() ? fitting_shapes(*loaded.network, model_) : std::vector<std::pair<std::string, Shape>>{});
@@ -149,6 +150,24 @@ class VerifyTool : public Tool {
   }
 
  private:
+  /// Where nothing is said about inputs: generated ones need not even fit.
+  void load_inputs_of(const AnswerFile& answer) {
+    if (!data_.generates() || !data_.val_range.empty() || data_.seed || data_.iterations ||
+        !model_.input_shapes.empty() || answer.inputs.empty())
+      return;
+    std::error_code ignored;
+    for (const std::string& file : answer.inputs)
+      if (!std::filesystem::exists(file, ignored)) {
+        log_warning(fmt::format("[verify] --answer {}: '{}', which the search read inputs from, is not there",
+                                *answer_path_, file));
+        return;
+      }
+    data_.load_inputs = answer.inputs;
+    log_warning(
+        "[verify] The inputs are those of the search, since none were given: they say nothing about other data; try "
+        "--load-inputs with fresh ones");
+  }
+
   std::string runner() const { return runner_.value_or("ulpscope"); }
   /// Who computed what is judged.
   std::string place() const {

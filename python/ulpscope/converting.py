@@ -15,7 +15,7 @@ from .answer import Answer, Judgement, as_answer
 from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
-from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
+from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Report, Watcher, watched
@@ -118,7 +118,7 @@ def convert(
         options.cost_model = False
     else:
         options = _core.ModelOptions()
-        assign(options, precisions=names_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
+        assign(options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
     assign(options, threads=threads, backend=backend, memory_limit=memory_limit)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import pathlib
 import tempfile
@@ -101,6 +102,12 @@ def names_of(value: Names, what: str) -> list[str]:
     return names
 
 
+def precisions_of(value: Names, what: str) -> list[str]:
+    """The same of precisions, by their short names: "float16" is "fp16"."""
+    short = {request: name for name, request in _core.precisions()}
+    return [short.get(name, name) for name in names_of(value, what)]
+
+
 def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:
     """All samples, one at least. Raises Error(INVALID_ARGUMENT) for what is none, and for a different number of samples
     per input; Error(NOT_FOUND) and Error(INVALID_FILE) for files."""
@@ -133,11 +140,29 @@ def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]
         yield from _unstacked(_numbers(data, what), specs, what)
     elif hasattr(data, "get_next"):
         while (sample := data.get_next()) is not None:
-            yield _arrays(sample, what)
+            yield _named(_arrays(sample, what), specs, what)
     else:
         _tell_inputs(data, specs)
         for sample in cast(Iterable[Sample], data):
-            yield _arrays(sample, what)
+            yield _named(_arrays(sample, what), specs, what)
+
+
+def _named(sample: Arrays, specs: list[_core.Spec], what: str) -> Arrays:
+    """Refuses samples that name something else than an input of the model where that input is missing: the program would
+    take what has its place."""
+    if what.startswith("golden"):
+        return sample
+    names = [name for name, _, _ in specs]
+    missing = [name for name in names if name not in sample]
+    unknown = [name for name in sample if name not in names]
+    if missing and unknown:
+        near = difflib.get_close_matches(missing[0], unknown, 1, 0.3)
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[{what}] expected a sample with the inputs {names}, got {list(sample)}"
+            + (f"; try {missing[0]!r} in place of {near[0]!r}" if near else ""),
+        )
+    return sample
 
 
 def _arrays(sample: object, what: str) -> Arrays:
@@ -197,6 +222,7 @@ def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays
 def _unstacked(arrays: Arrays, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:
     """Samples along the first axis: of arrays with one axis more than the model's, and of arrays that are a multiple of
     a batch whose size the model fixes."""
+    _named(arrays, specs, what.split("]")[0])
     shapes = {name: shape for name, _, shape in specs}
     parts: dict[str, list[np.ndarray[Any, Any]]] = {}
     for name, array in arrays.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from .arguments import FilePath, checked, shown
-from .data import Source
+from .data import Source, precisions_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 
@@ -109,7 +109,7 @@ class Engine:
         else:
             given = _core.EngineOptions()
             assign(
-                given, precision="fp32" if precision is None else precision, layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
+                given, precision="fp32" if precision is None else precisions_of(precision, "precision")[0], layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip
             if source.path is None:

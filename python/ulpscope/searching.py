@@ -11,7 +11,7 @@ from .answer import Answer
 from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
-from .data import Arrays, Data, Source, names_of, outputs_of, path_of, samples_of
+from .data import Arrays, Data, Source, names_of, outputs_of, path_of, precisions_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Report, Watcher, watched
@@ -113,7 +113,7 @@ def search(
     begin = time.monotonic()
     criterion = make_criterion(metric, threshold, rtol, atol)
     ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback, "fallback")}, key=_rank)
-    wanted = names_of(precisions, "precisions")
+    wanted = precisions_of(precisions, "precisions")
     wanted += [rung for rung in ladder if rung != _ORDER[-1] and rung not in wanted]
     source = Source(model)
     options = _core.ModelOptions()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
-from .data import Data, Source, names_of, samples_of
+from .data import Data, Source, precisions_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Watcher, watched
@@ -54,7 +54,7 @@ def measure_target(
         if model is None or data is None:
             _core.measure_target(file, None, None, backend, threads, report)
             return file
-        wanted = names_of(precisions, "precisions")
+        wanted = precisions_of(precisions, "precisions")
         options = _core.ModelOptions()
         assign(options, precisions=wanted, fusion=fusion, backend=backend, threads=threads)
         loaded = Source(model).load(options)

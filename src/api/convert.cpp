@@ -189,6 +189,28 @@ void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, 
   choice = std::move(corrected);
 }
 
+/// What was written where no layer is lower than in the file, and why.
+std::string nothing_lowered_text(const std::optional<AnswerFile>& file) {
+  const std::string text = fmt::format("[convert] The {} every layer in float32: what is written is the model as it is",
+                                       file ? "answer keeps" : "options keep");
+  if (!file) return text;
+  const Answer& answer = file->answer;
+  const auto for_time = std::ranges::count_if(
+      answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kFaster; });
+  if (answer.verdict == Answer::Verdict::kNotReachable) return text + ", since no set was found that passes";
+  if (answer.verdict != Answer::Verdict::kFound) return text + ", since no set with lower layers was proven";
+  if (for_time == 0)
+    return text + fmt::format(
+                      "; {} stay for the tolerance ({}, searched at {:.3g} of it): "
+                      "a wider one, or --margin 1 in the search, may leave layers to lower",
+                      answer.kept.size(), answer.criterion, answer.margin);
+  return text + fmt::format(
+                    "; {} of these {} stay for time alone (estimated {:.4g} us on {}, "
+                    "{:.4g} with everything low); a search with --objective smallest keeps only what the "
+                    "tolerance asks for",
+                    for_time, answer.kept.size(), answer.time_us, answer.target, answer.time_low_us);
+}
+
 }  // namespace
 
 ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
@@ -217,11 +239,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
           {place.layer().name, std::string(place.layer().op->name), assignment.precision[place.id]});
   result.kept_back = made.kept;
   result.lowered = made.lowered;
-  if (made.lowered == 0)
-    log_warning(
-        "[convert] The answer keeps every layer in float32: the model is written as it is. A larger model, larger "
-        "inputs or "
-        "--objective smallest may have layers that are worth lowering");
+  if (made.lowered == 0) log_warning(nothing_lowered_text(options.answer));
   result.casts = static_cast<int>(made.file.casts);
   result.bytes = static_cast<std::uint64_t>(made.file.bytes);
   result.checked = made.checked;
