@@ -61,7 +61,7 @@ class Judgement:
 class Reason:
     """Why a layer is kept."""
 
-    kind: str  #: "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "faster", ...
+    kind: str  #: "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "faster", ...
     text: str  #: One sentence.
     tensor: str  #: Where it shows.
     count: int  #: Elements concerned, over all samples,
@@ -260,8 +260,8 @@ class Answer:
 
     @cached_property
     def lowest(self) -> Optional[Lowest]:
-        """Everything in the lowest precisions, without repairs: what is to be had without the answer. None where the search
-        ended before, and for files of earlier releases."""
+        """Everything in the lowest precisions, without repairs: what is to be had without the answer. None where the
+        search ended before, and for files of earlier releases."""
         values = self._values.get("lowest")
         if values is None:
             return None

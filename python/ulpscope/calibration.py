@@ -35,8 +35,8 @@ class Calibration(dict[str, float]):
         self.algorithm = algorithm  #: As calibration caches say it: "EntropyCalibration2", "MinMaxCalibration", ...
         self.samples = samples  #: How many it was made from; 0: unknown.
         self.path: Optional[str] = None  #: The file that holds it.
-        #: What `calibrate` measured: rel-l2 of the worst output over a few samples, every layer that can be in int8. None:
-        #: not measured.
+        #: What `calibrate` measured: rel-l2 of the worst output over a few samples, every layer that can be in int8.
+        #: None: not measured.
         self.error: Optional[float] = None
 
     @checked
@@ -86,8 +86,8 @@ def calibrate(
               (IInt8LegacyCalibrator, at `quantile`), or the name of one of TensorRT's calibrators.
     progress: as in ulpscope.search. threads: 0: one per core. The scales do not depend on it.
     memory_limit: as in ulpscope.convert; with less, a network is run several times per sample.
-    measure:  also what int8 costs with these scales (Calibration.error), on up to 4 samples; above 0.1 a warning has the
-              errors of the other methods beside it.
+    measure:  also what int8 costs with these scales (Calibration.error), on up to 4 samples; above 0.1 a warning has
+              the errors of the other methods beside it.
 
     Raises Error: INVALID_ARGUMENT for an unknown method, no samples, and a sample that does not fit (says which); and
     what reading the model raises. Ctrl-C: KeyboardInterrupt.
@@ -134,8 +134,8 @@ def warn_of_error(where: str, error: float, algorithm: str, error_of: Callable[[
     best = min(errors, key=lambda name: errors[name])
     advice = f"try method={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
     _LOG.warning(
-        "[%s] int8 with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other methods: "
-        "%s; %s", where, own, error, MEASURED, others, advice,
+        "[%s] int8 with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other "
+        "methods: %s; %s", where, own, error, MEASURED, others, advice,
     )  # fmt: skip
 
 

@@ -148,8 +148,8 @@ def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]
 
 
 def _named(sample: Arrays, specs: list[_core.Spec], what: str) -> Arrays:
-    """Refuses samples that name something else than an input of the model where that input is missing: the program would
-    take what has its place."""
+    """Refuses samples that name something else than an input of the model where that input is missing: the program
+    would take what has its place."""
     if what.startswith("golden"):
         return sample
     names = [name for name, _, _ in specs]

@@ -109,7 +109,8 @@ class Engine:
         else:
             given = _core.EngineOptions()
             assign(
-                given, precision="fp32" if precision is None else precisions_of(precision, "precision")[0], layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
+                given, precision="fp32" if precision is None else precisions_of(precision, "precision")[0],
+                layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip
             if source.path is None:
