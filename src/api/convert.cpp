@@ -195,6 +195,7 @@ std::string nothing_lowered_text(const std::optional<AnswerFile>& file) {
                                        file ? "answer keeps" : "options keep");
   if (!file) return text;
   const Answer& answer = file->answer;
+  if (!file->set_options.empty()) return text + fmt::format(" ({})", answer.message);
   const auto for_time = std::ranges::count_if(
       answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kFaster; });
   if (answer.verdict == Answer::Verdict::kNotReachable) return text + ", since no set was found that passes";
