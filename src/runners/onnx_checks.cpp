@@ -17,6 +17,7 @@ std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
   const auto says = [&](std::string_view text) { return what.find(text) != std::string::npos; };
   if (says("is under development and support for this is limited"))
     return "which does not have the opset of the model yet";
+  if (says("is not a registered function/op")) return "which does not have TensorRT's operators: " + what;
   if (says("max supported IR version")) return "which does not have the IR version of the model yet";
   const bool lacks_kernel = says("NOT_IMPLEMENTED") || says("type is not supported");
   if (has_bfloat16 && (lacks_kernel || says("bfloat16"))) return "which has no CPU kernels for bfloat16";

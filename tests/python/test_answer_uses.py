@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from plain_onnxruntime import plain_session
 from small_models import TASK, fresh, masked_attention, outputs_of, rel_l2, run_program, save_inputs, uneven
 
@@ -305,12 +306,32 @@ class _Method:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"quantize_mode": "int4"}, "int4"), ({"quantize_mode": [1]}, r"got \[1\]; try calibration_data"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
+    [({"quantize_mode": "int5"}, "one of .*int4.*int5"), ({"quantize_mode": [1]}, r"got \[1\]"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
      ({"model_input": "m.onnx"}, "one of them")],
 )  # fmt: skip
 def test_quantize_refuses(folder, samples, options, words):
     with pytest.raises(ulpscope.Error, match=words):
         ulpscope.quantize("m.onnx", **options)
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored"),
+    [("fp8", TensorProto.FLOAT8E4M3FN), ("int4-32", TensorProto.INT4), ("nvfp4-weights", TensorProto.FLOAT4E2M1),
+     ("int8-weights", TensorProto.INT8)],
+)  # fmt: skip
+def test_quantize_in_other_formats(folder, mode, stored):
+    random = np.random.default_rng(1)
+    weights = random.standard_normal((64, 32)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32])], [numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    samples = [{"x": random.standard_normal((4, 64)).astype(np.float32)} for _ in range(2)]
+    typed, _ = ulpscope.quantize(model, mode, samples)
+    assert {each.data_type for each in typed.graph.initializer if len(each.raw_data) >= 1024} == {stored}
+    assert any(node.op_type == "QuantizeLinear" for node in typed.graph.node) == (mode == "fp8")
 
 
 def test_a_runner_for_polygraphy(folder, samples, answer):
