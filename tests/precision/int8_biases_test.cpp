@@ -1,6 +1,11 @@
 // Biases of int8 products in searches: where the products leave int8, the sums behind them must not cost more than they
 // save.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
 
 #include "calibration/calibration.h"
 #include "engine/assign.h"
@@ -61,14 +66,23 @@ double time_in_fp32(const SearchData& data, const SearchTask& task) {
   return TimeModel(*spec, task.build.fusion, find_target(task.build.target))(assign_precisions(*spec, plain));
 }
 
-TEST(Int8Biases, AnswersAreNeverSlowerThanFp32) {
+/// Layers stay high for time alone where that saves 5 % without launches: here nothing but these is left out.
+std::string target_without_launches() {
+  const std::string path = ::testing::TempDir() + fmt::format("int8_biases_target_{}.json", ::getpid());
+  std::ofstream(path) << R"({"format": "ulpscope-target", "version": 1, "name": "t", "bandwidth_gb_per_s": 1, )"
+                      << R"("launch_us": 1e-6, "tflops": {"fp32": 0.01, "fp16": 0.08, "int8": 0.16}})";
+  return path;
+}
+
+TEST(Int8Biases, AnswersAreHardlySlowerThanFp32) {
   const SearchData data = dense_layers();
   SearchTask task = int8_and_fp16(data);
+  task.build.target = target_without_launches();
   const double fp32 = time_in_fp32(data, task);
   for (const double threshold : {1e-5, 3e-4, 1e-3, 3e-3}) {
     const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, threshold), task);
     EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << threshold;
-    EXPECT_LE(answer.time_us, fp32 * (1 + 1e-9)) << threshold;
+    EXPECT_LE(0.95 * answer.time_us, fp32) << threshold;
     EXPECT_NEAR(answer.time_high_us, fp32, 1e-9 * fp32) << threshold;
   }
 }
