@@ -8,6 +8,7 @@
 #include "args/debug.h"
 #include "compare/json_files.h"
 #include "console.h"
+#include "core/file.h"
 #include "core/parallel.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"

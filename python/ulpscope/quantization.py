@@ -51,8 +51,8 @@ def quantize(
     quantize_mode:          "int8", "fp8", "nvfp4", "mxfp8"; of constant weights alone "int4" (blocks of 128; "int4-64",
                             "int4-32"), "int8-weights", "fp8-weights", "nvfp4-weights" and the like.
     calibration_data:       samples; see ulpscope.Data.
-    calibration_method:     as in ulpscope.calibrate: "entropy" (the default of int8), "max" (of others) or "minmax", "percentile". A member of
-                            onnxruntime's CalibrationMethod, too.
+    calibration_method:     as in ulpscope.calibrate: "entropy" (the default of int8), "max" (of others) or "minmax",
+                            "percentile". A member of onnxruntime's CalibrationMethod, too.
     calibration_cache_path: scales, read if the file is there, else written.
     op_types_to_quantize, nodes_to_quantize: these alone. op_types_to_exclude, nodes_to_exclude: not these. Names may be
                             patterns (*attention*).

@@ -122,7 +122,7 @@ def test_int8_with_calibration_and_repairs(functions, run, tmp_path):
 @pytest.mark.parametrize(
     "words, code, message",
     [
-        (["fp32", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8 or int8, got 'fp32'"),
+        (["fp32", "--threshold", "0.1"], 0, "expected tf32, fp16, bf16, fp8, int8, mxfp8, "),
         (
             ["fp16", "--threshold", "0.1", "--keep", "Nobody"],
             0,

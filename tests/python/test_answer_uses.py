@@ -306,7 +306,8 @@ class _Method:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"quantize_mode": "int5"}, "one of .*int4.*int5"), ({"quantize_mode": [1]}, r"got \[1\]"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
+    [({"quantize_mode": "int5"}, "one of .*int4.*int5"), ({"quantize_mode": [1]}, r"got \[1\]"),
+     ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
      ({"model_input": "m.onnx"}, "one of them")],
 )  # fmt: skip
 def test_quantize_refuses(folder, samples, options, words):

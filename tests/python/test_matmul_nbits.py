@@ -1,4 +1,4 @@
-"""MatMulNBits of com.microsoft against ONNX Runtime, and against NumPy where that has no kernel: run, converted, searched."""
+"""MatMulNBits of com.microsoft against ONNX Runtime, or NumPy where that has no kernel: run, converted, searched."""
 
 from __future__ import annotations
 

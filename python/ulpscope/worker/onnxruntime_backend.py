@@ -107,7 +107,9 @@ def _session(ort: Any, source: Any, options: Any, providers: List[str]) -> Any:
     except Exception as error:  # noqa: BLE001 - as below
         if "float8" not in str(error):
             raise
-        return ort.InferenceSession(source, options, providers=providers, disabled_optimizers=["QDQSelectorActionTransformer"])
+        return ort.InferenceSession(
+            source, options, providers=providers, disabled_optimizers=["QDQSelectorActionTransformer"]
+        )
 
 
 def open_session(

@@ -1,4 +1,4 @@
-"""Products in fp8, MXFP8, NVFP4, MXFP4 and int4 against the rules of these formats, written down here again in numpy."""
+"""Products in fp8, MXFP8, NVFP4, MXFP4 and int4 against the rules of these formats, written again in numpy."""
 
 from __future__ import annotations
 
