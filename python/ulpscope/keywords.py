@@ -9,7 +9,7 @@ KEYWORDS = {
     "--answer": "answer", "--atol": "atol", "--backend": "backend", "--bias-correction": "bias_correction",
     "--calibration-cache": "calibration", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
-    "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
+    "--golden": "golden", "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
     "--memory-limit": "memory_limit", "--metric": "metric", "--metric-script": "metric", "--objective": "objective",
     "--precision": "fallback", "--relax": "relax", "--rtol": "rtol", "--target": "target", "--threshold": "threshold",
     "--typed": "typed",
