@@ -1,5 +1,6 @@
 // Products in formats of 8 and 4 bits: the CPU's kernels against one layer at a time, for every form, operand layout,
-// level of fusion and number of threads. What the formats mean is compared with NumPy in tests/cli/test_element_formats.py.
+// level of fusion and number of threads. What the formats mean is compared with NumPy in
+// tests/cli/test_element_formats.py.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -74,7 +74,8 @@ TYPES: dict[str, tuple[type, ...]] = {
     "threshold": (*NUMBERS, dict), "rtol": (*NUMBERS, dict), "atol": (*NUMBERS, dict), "margin": NUMBERS,
     "time_limit": NUMBERS, "quantile": NUMBERS, "threads": (int,), "max_trials": (int,), "memory_limit": (int,),
     "ray_workers": (int,), "samples": (int,), "trial": (int,),
-    "measure": (bool,), "resume": (bool,), "shrink": (bool,), "repair": (bool,), "relax": (bool,), "verify": (bool,), "bias_correction": (bool,),
+    "measure": (bool,), "resume": (bool,), "shrink": (bool,), "repair": (bool,), "relax": (bool,),
+    "verify": (bool,), "bias_correction": (bool,),
     "layer_precisions": (dict,), "io_types": (dict,), "scales": (dict,), "progress": (bool,), "inputs": (list, dict), "shapes": (list,),
     "module": (), "args": (), "kwargs": (dict,), "input_names": (list,), "output_names": (list,), "opset_version": (int,),
 }  # fmt: skip
