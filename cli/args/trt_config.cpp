@@ -243,7 +243,7 @@ PrecisionSet TrtConfigArgs::precisions() const {
         ErrorCode::kInvalidArgument,
         "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
         "--mxfp8 or --mxfp4");
-  if (!block_size) return result.has(Precision::kINT4) ? with_smaller_blocks(result) : result;
+  if (!block_size) return with_smaller_blocks(result);
   if (!result.has(Precision::kINT4))
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --block-size: expected --int4 beside it; the other formats have blocks of a fixed size");
@@ -256,7 +256,7 @@ PrecisionSet TrtConfigArgs::precisions() const {
     log_once(LogLevel::kWarning,
              "[options] --block-size 32: TensorRT has int4 blocks of 64 and 128; ONNX Runtime runs these");
   result.set(*chosen);
-  return *chosen == Precision::kINT4 ? with_smaller_blocks(result) : result;
+  return with_smaller_blocks(result);
 }
 
 /// Formats that a GPU which was asked for does not multiply. What was measured knows those that were measured alone.

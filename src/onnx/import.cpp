@@ -24,12 +24,8 @@ std::shared_ptr<Network> with_files(std::shared_ptr<Network> network, const onnx
 std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
                                      const ImportOptions& options) {
   onnx_model::ModelFile file;
-  file.source = path.string();
-  const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
-  file.owner = mapping;
-  file.mapped = true;
-  std::filesystem::path folder = options.external_data_dir;
-  if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const std::shared_ptr<MappedFile> mapping = onnx_model::map_model(path, file);
+  std::filesystem::path folder = onnx_model::external_data_folder(path, options.external_data_dir);
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
   try {
     onnx_model::read_model(std::as_const(*mapping).bytes(), file);

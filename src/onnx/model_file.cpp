@@ -150,6 +150,19 @@ const TensorBytes& ModelFile::bytes_of(const onnx::TensorProto& tensor) const {
   return none;
 }
 
+std::shared_ptr<MappedFile> map_model(const std::filesystem::path& path, ModelFile& file) {
+  file.source = path.string();
+  std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
+  file.owner = mapping;
+  file.mapped = true;
+  return mapping;
+}
+
+std::filesystem::path external_data_folder(const std::filesystem::path& path, const std::filesystem::path& given) {
+  if (!given.empty()) return given;
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
 void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts) {
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}", file.source, what));

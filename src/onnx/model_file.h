@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "onnx-ml.pb.h"
 
 namespace ulpscope::onnx_model {
@@ -30,6 +32,11 @@ struct ModelFile {
   /// The elements of a tensor of `proto`.
   const TensorBytes& bytes_of(const onnx::TensorProto& tensor) const;
 };
+
+/// Maps a file, which `file` is named for and keeps alive. Throws Error.
+std::shared_ptr<MappedFile> map_model(const std::filesystem::path& path, ModelFile& file);
+/// Where its external data lies: the folder that was given, else that of the file.
+std::filesystem::path external_data_folder(const std::filesystem::path& path, const std::filesystem::path& given);
 
 /// Parses. Throws Error(kInvalidFile), saying what the file looks like when it is of a well-known other format.
 /// `keep_texts`: also what is for people only, and training graphs; else these are left out.

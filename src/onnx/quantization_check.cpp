@@ -321,12 +321,8 @@ std::vector<QuantizationProblem> problems_of(std::span<const std::byte> bytes, M
 
 std::vector<QuantizationProblem> check_quantization(const std::filesystem::path& path, const ImportOptions& options) {
   onnx_model::ModelFile file;
-  file.source = path.string();
-  const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
-  file.owner = mapping;
-  file.mapped = true;
-  std::filesystem::path folder = options.external_data_dir;
-  if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const std::shared_ptr<MappedFile> mapping = onnx_model::map_model(path, file);
+  const std::filesystem::path folder = onnx_model::external_data_folder(path, options.external_data_dir);
   return onnx_model::problems_of(std::as_const(*mapping).bytes(), file, folder, options.ignore_external_data);
 }
 

@@ -26,6 +26,13 @@ def model(nodes, constants, shape=(4, 32)):
     return helper.make_model(graph, opset_imports=opsets, ir_version=12)
 
 
+def four_bit_product(scale):
+    """ONNX Runtime's own form: a row of 32 codes, which are zeros."""
+    sizes = {"K": 32, "N": 1, "bits": 4, "block_size": 32}
+    product = node("MatMulNBits", ["x", "w", "s"], ["y"], "product", domain="com.microsoft", **sizes)
+    return model([product], {"w": np.zeros((1, 1, 16), np.uint8), "s": np.full((1, 1), scale, F)})
+
+
 def ramp(shape, top, dtype=np.int8):
     """Codes of both signs up to the largest."""
     values = np.linspace(-top, top, int(np.prod(shape))).reshape(shape)
@@ -206,22 +213,7 @@ VIOLATIONS = {
     ),
     "computed": (computed_scale(), "dq", REFUSED, "the scale 's' is computed when the network runs"),
     "computed product": (
-        model(
-            [
-                node(
-                    "MatMulNBits",
-                    ["x", "w", "s"],
-                    ["y"],
-                    "product",
-                    K=32,
-                    N=1,
-                    bits=4,
-                    block_size=32,
-                    domain="com.microsoft",
-                )
-            ],
-            {"w": np.zeros((1, 1, 16), np.uint8), "s": np.full((1, 1), np.nan, F)},
-        ),
+        four_bit_product(scale=np.nan),
         "product",
         PROBLEM,
         "is NaN",
@@ -248,22 +240,7 @@ WELL_FORMED = {
             node("Add", ["d", "e"], ["y"], "add"),
         ]
     ),
-    "negative scales of ONNX Runtime's products": model(
-        [
-            node(
-                "MatMulNBits",
-                ["x", "w", "s"],
-                ["y"],
-                "product",
-                K=32,
-                N=1,
-                bits=4,
-                block_size=32,
-                domain="com.microsoft",
-            )
-        ],
-        {"w": np.zeros((1, 1, 16), np.uint8), "s": np.full((1, 1), -0.5, F)},
-    ),
+    "negative scales of ONNX Runtime's products": four_bit_product(scale=-0.5),
     "none": model([node("Relu", ["x"], ["y"], "relu")], {}),
 }
 
