@@ -211,6 +211,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
       .value({"--fusion"}, fusion, "LEVEL",
              "Which neighboring layers of one precision become one group, in which nothing is rounded (default: full)")
       .choose({"none", "pointwise", "full"});
+  declare_accumulation(table);
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
@@ -225,6 +226,15 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
       .value({"--trt-backend"}, backend, "NAME",
              "What --trt means: ulpscope (default), or the real tensorrt, through its Python package")
       .choose({"ulpscope", "tensorrt"});
+}
+
+void TrtConfigArgs::declare_accumulation(OptionTable& table) {
+  table.ours()
+      .value(
+          {"--accumulation"}, accumulation, "HOW",
+          "What products of fp8, fp16 and bf16 are added up in: fp32 (default), or bit for bit as a Hopper GPU does, "
+          "which is slow: hopper, or hopper-fast with the fast accumulation of fp8")
+      .choose({"fp32", "hopper", "hopper-fast"});
 }
 
 std::size_t TrtConfigArgs::memory_bytes() const {
@@ -277,6 +287,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
   if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
+  if (accumulation) options.accumulation = accumulation_from_name(*accumulation, "[options] --accumulation");
   options.backend = backend_name();
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;

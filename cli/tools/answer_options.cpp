@@ -46,6 +46,7 @@ void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
     given = allowed;
   }
   if (!config.fusion) config.fusion = answer.fusion;
+  if (!config.accumulation) config.accumulation = answer.accumulation;
 }
 
 namespace {

@@ -169,6 +169,7 @@ class ConvertTool : public Tool {
                "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
+    config_.declare_accumulation(table);
     table.ours().value({"--target"}, config_.target, "GPU",
                        "The GPU whose costs count, for --relax and for engines (default: h200), or a file of `target "
                        "measure`");

@@ -149,13 +149,13 @@ class InspectModelTool : public Tool {
     const TrtConfigArgs& config = options_.config;
     const TrtNetworkArgs& network = options_.network;
     return !config.precisions().empty() || config.assume_lowest || config.strongly_typed || config.constraints ||
-           config.obey || config.strict || config.fusion || config.target || config.config_script ||
-           config.config_postprocess_script || config.load_tactics || config.save_tactics || config.save_timing_cache ||
-           !config.min_shapes.empty() || !config.opt_shapes.empty() || !config.max_shapes.empty() ||
-           !network.layer_precisions.empty() || network.all_tensor_dtypes || !network.clamp_constants.empty() ||
-           network.repairs || !network.outputs_by_type.empty() || !network.outputs.empty() ||
-           !network.exclude_outputs.empty() || !network.tensor_dtypes.empty() || !network.postprocess_scripts.empty() ||
-           network.save_engine;
+           config.obey || config.strict || config.fusion || config.accumulation || config.target ||
+           config.config_script || config.config_postprocess_script || config.load_tactics || config.save_tactics ||
+           config.save_timing_cache || !config.min_shapes.empty() || !config.opt_shapes.empty() ||
+           !config.max_shapes.empty() || !network.layer_precisions.empty() || network.all_tensor_dtypes ||
+           !network.clamp_constants.empty() || network.repairs || !network.outputs_by_type.empty() ||
+           !network.outputs.empty() || !network.exclude_outputs.empty() || !network.tensor_dtypes.empty() ||
+           !network.postprocess_scripts.empty() || network.save_engine;
   }
 
   std::shared_ptr<Engine> build() {

@@ -34,6 +34,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.calibration_cache.has_value(), "--calibration-cache");
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
+  no_effect(options.config.accumulation.has_value(), "--accumulation");
   return Engine::load(options.model.path(), running);
 }
 

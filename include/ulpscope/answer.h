@@ -245,6 +245,8 @@ struct AnswerFile {
   std::vector<std::string> precisions;
   /// "none", "pointwise", "full".
   std::string fusion;
+  /// What products of narrow floats were added up in: "fp32", "hopper", "hopper-fast".
+  std::string accumulation = "fp32";
   BuildRecord build;
   /// The tolerance as options of `precision search`, and files of inputs and of golden results. Empty in files of
   /// earlier releases.

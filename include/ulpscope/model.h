@@ -31,6 +31,9 @@ struct ModelOptions {
   std::vector<std::string> clamp_constants;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
+  /// What products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper"; "hopper-fast":
+  /// with cuBLASLt's fast accumulation), which is slow (docs/numerics.md).
+  std::string accumulation = "fp32";
   /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin", or a file of measure_target() or of that
   /// form, whose name ends in .json.
   std::string target = "h200";

@@ -30,6 +30,8 @@ struct EngineOptions {
   std::map<std::string, std::string> layer_precisions;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
+  /// What products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper", "hopper-fast").
+  std::string accumulation = "fp32";
   /// Threads; 0: one per core. Results do not depend on it.
   int threads = 0;
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".

@@ -76,6 +76,7 @@ void bind_engine(nb::module_& module) {
           })
       .def_rw("layer_precisions", &EngineOptions::layer_precisions)
       .def_rw("fusion", &EngineOptions::fusion)
+      .def_rw("accumulation", &EngineOptions::accumulation)
       .def_prop_rw(
           "threads", [](const EngineOptions& self) { return self.threads; },
           [](EngineOptions& self, nb::handle value) { self.threads = to_threads(value, "[engine] threads"); },

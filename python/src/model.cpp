@@ -93,6 +93,7 @@ void bind_model(nb::module_& module) {
       .def_prop_rw("precisions", &names_of_precisions, &set_precisions)
       .def_rw("layer_precisions", &ModelOptions::layer_precisions)
       .def_rw("fusion", &ModelOptions::fusion)
+      .def_rw("accumulation", &ModelOptions::accumulation)
       .def_rw("target", &ModelOptions::target)
       .def_rw("backend", &ModelOptions::backend)
       .def_rw("cost_model", &ModelOptions::cost_model)

@@ -17,6 +17,7 @@ class ModelOptions:
     precisions: list[str]
     layer_precisions: dict[str, str]
     fusion: str
+    accumulation: str
     target: str
     backend: str
     cost_model: bool
@@ -73,6 +74,7 @@ class EngineOptions:
     precision: str
     layer_precisions: dict[str, str]
     fusion: str
+    accumulation: str
     threads: int
     backend: str
     memory_limit: int

@@ -66,6 +66,8 @@ class Engine:
                       ONNX node, operator or pattern. Obeyed, or the build fails.
     fusion:           which neighboring layers become one group, in which nothing is rounded: "none", "pointwise" or
                       "full".
+    accumulation:     what products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does, which is slow:
+                      "hopper", "hopper-fast".
     threads:          0: one per core. Results are bitwise the same for every number.
     backend:          who computes: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     memory_limit:     bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights
@@ -88,6 +90,7 @@ class Engine:
         precision: Optional[str] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
         fusion: Optional[str] = None,
+        accumulation: Optional[str] = None,
         threads: int = 0,
         backend: str = "cpu",
         memory_limit: int = 0,
@@ -95,10 +98,10 @@ class Engine:
         source = Source(model)
         self._where = "" if source.path is None else f"{source.path}: "  # In front of messages.
         if answer is not None:
-            if precision is not None or layer_precisions is not None or fusion is not None:
+            if any(each is not None for each in (precision, layer_precisions, fusion, accumulation)):
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    "[engine] answer: it says the precisions, layers and fusion; expected no others beside it",
+                    "[engine] answer: it says the precisions, layers, fusion and accumulation; expected no others beside it",
                 )
             from .answer import as_answer
 
@@ -111,6 +114,7 @@ class Engine:
             assign(
                 given, precision="fp32" if precision is None else precisions_of(precision, "precision")[0],
                 layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
+                accumulation="fp32" if accumulation is None else accumulation,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip
             if source.path is None:

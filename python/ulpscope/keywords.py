@@ -6,7 +6,7 @@ import re
 
 #: Options of the program, and the arguments that mean them.
 KEYWORDS = {
-    "--answer": "answer", "--atol": "atol", "--backend": "backend", "--bias-correction": "bias_correction",
+    "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend", "--bias-correction": "bias_correction",
     "--calibration-cache": "calibration", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
     "--golden": "golden", "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
@@ -30,7 +30,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 _WORDS = {
-    "backend": ("cpu", "cuda"), "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",),
+    "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"), "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",),
     "objective": ("fastest", "smallest", "cheapest"),
 }  # fmt: skip
 #: Commands stay as they are. An option may have a value, or what stands for one, behind it.

@@ -58,6 +58,7 @@ def search(
     rtol: Optional[PerOutput] = None,
     atol: Optional[PerOutput] = None,
     fusion: str = "full",
+    accumulation: str = "fp32",
     resume: bool = False,
     shrink: bool = False,
     repair: bool = True,
@@ -95,6 +96,8 @@ def search(
     progress:    a callable of ulpscope.Progress; None: a bar, where tqdm and somebody to see it are there; False: none.
     threads:     0: one per core. The answer does not depend on it.
     fusion:      "none", "pointwise" or "full": within a group of layers nothing is rounded.
+    accumulation: what products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does, which is slow:
+                 "hopper", "hopper-fast".
     shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
@@ -118,7 +121,8 @@ def search(
     source = Source(model)
     options = _core.ModelOptions()
     assign(
-        options, precisions=wanted, target=os.fspath(target), fusion=fusion, threads=threads, backend=backend,
+        options, precisions=wanted, target=os.fspath(target), fusion=fusion, accumulation=accumulation,
+        threads=threads, backend=backend,
         layer_precisions=dict(layer_precisions or {}),
     )  # fmt: skip
     loaded = source.load(options)

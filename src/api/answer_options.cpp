@@ -23,6 +23,7 @@ ModelOptions options_for(const AnswerFile& answer) {
   for (const std::string& name : answer.precisions)
     if (const auto precision = precision_named(name)) options.precisions.push_back(*precision);
   options.fusion = answer.fusion;
+  options.accumulation = answer.accumulation;
   options.cost_model = !build.assume_lowest;
   if (!build.target.empty()) options.target = build.target;
   options.external_data_dir = build.external_data_dir;

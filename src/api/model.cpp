@@ -31,6 +31,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
     build.enabled.set(precision_from_name(name_of(precision), "[model] precisions", is_lower));
   build.enabled = with_smaller_blocks(build.enabled);
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
+  build.accumulation = accumulation_from_name(options.accumulation, "[model] accumulation");
   build.target = options.target;
   build.backend = find_backend(options.backend).name();
   build.threads = checked_threads(options.threads, "[model] threads");

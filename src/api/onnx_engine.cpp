@@ -23,6 +23,7 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   const Precision base = precision_from_name(name_of(options.precision), "[engine] precision", is_rung);
   BuildOptions build;
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
+  build.accumulation = accumulation_from_name(options.accumulation, "[engine] accumulation");
   build.threads = checked_threads(options.threads, "[engine] threads");
   build.memory_limit = options.memory_limit;
   build.backend = find_backend(options.backend).name();

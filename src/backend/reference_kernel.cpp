@@ -32,12 +32,13 @@ class BoundSubgraphs final : public SubgraphRunner {
 class ReferenceKernel final : public Kernel {
  public:
   ReferenceKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes,
-                  GraphFunction graphs)
+                  GraphFunction graphs, const std::optional<Accumulator>& accumulator)
       : layer_(layer),
         types_(std::move(types)),
         rounding_(std::move(rounding)),
         static_shapes_(static_shapes),
-        graphs_(std::move(graphs)) {}
+        graphs_(std::move(graphs)),
+        accumulator_(accumulator) {}
 
   std::string name() const override { return "reference kernel"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
@@ -46,7 +47,8 @@ class ReferenceKernel final : public Kernel {
       if (outputs[o] != nullptr) results[o] = *outputs[o];
     if (!static_shapes_) allocate(inputs, results);
     BoundSubgraphs subgraphs(layer_, inputs, graphs_);
-    KernelContext context(layer_, inputs, results, types_, graphs_ ? &subgraphs : nullptr);
+    KernelContext context(layer_, inputs, results, types_, graphs_ ? &subgraphs : nullptr,
+                          accumulator_ ? &*accumulator_ : nullptr);
     run_kernel(context);
     for (std::size_t o = 0; o < results.size(); ++o) {
       if (outputs[o] == nullptr) continue;
@@ -82,13 +84,15 @@ class ReferenceKernel final : public Kernel {
   const std::vector<Rounding> rounding_;
   const bool static_shapes_;
   const GraphFunction graphs_;
+  const std::optional<Accumulator> accumulator_;
 };
 
 /// The reference kernel of a layer that has other operands than the network's.
 class OwnLayerKernel final : public Kernel {
  public:
-  OwnLayerKernel(Layer layer, DataType type, bool static_shapes)
-      : layer_(std::move(layer)), kernel_(make_reference_kernel(layer_, {type}, {Rounding::kNone}, static_shapes)) {}
+  OwnLayerKernel(Layer layer, DataType type, bool static_shapes, const std::optional<Accumulator>& accumulator)
+      : layer_(std::move(layer)),
+        kernel_(make_reference_kernel(layer_, {type}, {Rounding::kNone}, static_shapes, {}, accumulator)) {}
   std::string name() const override { return kernel_->name(); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     kernel_->run(inputs, outputs);
@@ -103,13 +107,14 @@ class OwnLayerKernel final : public Kernel {
 
 std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<DataType> types,
                                               std::vector<Rounding> rounding, bool static_shapes,
-                                              GraphFunction graphs) {
+                                              GraphFunction graphs, const std::optional<Accumulator>& accumulator) {
   return std::make_unique<ReferenceKernel>(layer, std::move(types), std::move(rounding), static_shapes,
-                                           std::move(graphs));
+                                           std::move(graphs), accumulator);
 }
 
-std::unique_ptr<Kernel> make_reference_kernel(Layer layer, DataType type, bool static_shapes) {
-  return std::make_unique<OwnLayerKernel>(std::move(layer), type, static_shapes);
+std::unique_ptr<Kernel> make_reference_kernel(Layer layer, DataType type, bool static_shapes,
+                                              const std::optional<Accumulator>& accumulator) {
+  return std::make_unique<OwnLayerKernel>(std::move(layer), type, static_shapes, accumulator);
 }
 
 }  // namespace ulpscope

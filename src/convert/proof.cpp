@@ -121,6 +121,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   const std::size_t kept_outputs = kept_bytes(options.memory_limit);
   options.constraints = ConstraintMode::kObey;  // As what the assignment was made with, for what bodies store.
   typed_options.strongly_typed = true;
+  typed_options.accumulation = assignment.accumulation;
   std::vector<Fusion> levels{convert_options.fusion};
   if (convert_options.fusion != Fusion::kNone && equal_at_every_level) levels.push_back(Fusion::kNone);
   std::vector<ProofSample> samples;

@@ -190,6 +190,7 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
                   fmt::format("[build] a strongly typed network takes its types from the file: expected no {}",
                               form_of(p).flag()));
   Assignment result;
+  result.accumulation = options.accumulation;
   for (const Layer& layer : network.layers) {
     if (layer.precision)
       throw Error(
@@ -254,6 +255,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   result.reason.assign(network.layers.size(), "");
   result.scale = quantized.scales();
   result.int8_output = storage_of(allowed.front());
+  result.accumulation = options.accumulation;
   std::vector<TensorId> without_scale;
   IdMap<LayerId, std::vector<Precision>> choices(network.layers.size());
   for (const auto& [l, layer] : network.layers.items()) {

@@ -115,6 +115,21 @@ class Describer {
     return result;
   }
 
+  /// What the products of a contraction of two operands are added up in. Blocks bring their scales into the sum, which
+  /// no tensor core of the accumulators at hand does.
+  std::optional<Accumulator> accumulator(LayerId id, std::span<const Operand> operands) const {
+    if (!is_product(id) || operands.size() < 2) return std::nullopt;
+    const auto format = [](const Operand& operand) {
+      if (!operand.is_encoded()) return format_of(operand.rounding);
+      const bool in_blocks = operand.encoding->granularity == Granularity::kBlock;
+      return in_blocks ? Format::kFloat32 : operand.encoding->format;
+    };
+    // Weights alone in elements are numbers, rounded as the activations are.
+    const bool numbers = readings_[id] == Reading::kCodedWeights;
+    return accumulator_of(assignment_.accumulation, format(operands[0]),
+                          numbers ? format_of(operands[1].rounding) : format(operands[1]));
+  }
+
   /// How operand 0 or 1 of a layer that reads elements, or weights of elements, is encoded.
   Encoding encoding(LayerId id, std::size_t index) const {
     const Precision p = assignment_.precision[id];
@@ -199,7 +214,8 @@ class Describer {
 
   void describe_layer(LayerId id) {
     const Layer& l = layer(id);
-    LayerKernel kernel{id, operands(id), {}, false, {}};
+    LayerKernel kernel{id, operands(id), {}, false, {}, {}};
+    kernel.accumulator = accumulator(id, kernel.operands);
     for (const Body& body : bodies_) {
       if (body.holder != id) continue;
       const auto inside = part_of(assignment_.precision, body, body.graph->network->num_all_layers());
@@ -388,6 +404,7 @@ class Describer {
       if ((!is_settled(input) || !spec_.is_held_as_float(input))) return 0;
     ProductKernel kernel{id, operands(id)};
     kernel.elements = reads_elements(readings_[id]);
+    kernel.accumulator = accumulator(id, kernel.operands);
     kernel.result = l.outputs[0];
     std::span<const LayerId> epilogue = members.subspan(1);
     if (!epilogue.empty() && is_only_read_by(kernel.result, epilogue[0]) && takes_normalization(id, epilogue[0])) {

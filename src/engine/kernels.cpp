@@ -31,6 +31,10 @@ class Writer {
     const auto& [format, granularity, axis, block, scale, second_scale] = encoding;
     put_all(format, granularity, axis, block, scale, second_scale);
   }
+  void put(const std::optional<Accumulator>& accumulator) {
+    const auto [step, fraction, bits, restart] = accumulator.value_or(Accumulator{});
+    put_all(step, fraction, bits, restart);
+  }
   void put(const Operand& operand) {
     const auto& [tensor, rounding, first, encoding, scales, scale, exact] = operand;
     put_all(tensor, rounding, first, encoding.has_value(), encoding.value_or(Encoding()), scales, scale, exact);
@@ -57,12 +61,12 @@ class Writer {
     put_all(row_dims, layers, program.values, loads, outputs);
   }
   void put(const ProductKernel& kernel) {
-    const auto& [layer, operands, elements, normalization, result, epilogue] = kernel;
-    put_all(layer, elements, normalization, result, operands, epilogue);
+    const auto& [layer, operands, elements, accumulator, normalization, result, epilogue] = kernel;
+    put_all(layer, elements, accumulator, normalization, result, operands, epilogue);
   }
   void put(const LayerKernel& kernel) {
-    const auto& [layer, operands, outputs, open, bodies] = kernel;
-    put_all(layer, open, bodies, operands, outputs);
+    const auto& [layer, operands, outputs, open, accumulator, bodies] = kernel;
+    put_all(layer, open, accumulator, bodies, operands, outputs);
   }
 
   std::string text;

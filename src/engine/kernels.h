@@ -11,6 +11,7 @@
 #include "engine/fusion.h"
 #include "engine/int8.h"
 #include "engine/specialization.h"
+#include "formats/accumulator.h"
 #include "formats/rounding.h"
 #include "graph/layer_form.h"
 #include "graph/program.h"
@@ -85,13 +86,14 @@ struct ProgramKernel {
 };
 
 /// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
-/// accumulator, and a program on its results. With elements: sums of these (of blocks, of what they stand for), times
+/// accumulator (or another one), and a program on its results. With elements: sums of these (of blocks, of what they stand for), times
 /// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program. A scale per channel of
 /// float elements comes first, then that of a. Sums of integers are exact, and the nearest float32 of each is taken.
 struct ProductKernel {
   LayerId layer = kNone;
   std::vector<Operand> operands;  ///< As the layer's inputs.
   bool elements = false;          ///< Operands 0 and 1 are read as elements.
+  std::optional<Accumulator> accumulator;  ///< What the products are added up in; nothing: float32.
   /// With elements: those of both are integers, whose sums are exact.
   bool sums_bytes() const noexcept { return elements && operands[0].is_of_bytes() && operands[1].is_of_bytes(); }
   /// A BatchNormalization in inference form that is multiplied into constant weights and bias: in float32 (weights) and
@@ -107,6 +109,7 @@ struct LayerKernel {
   std::vector<Operand> operands;  ///< As the layer's inputs; elements: times their scales again.
   std::vector<Store> outputs;     ///< As the layer's outputs.
   bool open = false;              ///< Shapes are known at run time only.
+  std::optional<Accumulator> accumulator{};  ///< Of a contraction, as in ProductKernel.
   std::vector<Precision> bodies;  ///< Of all layers in its bodies.
 };
 

@@ -8,6 +8,7 @@ namespace ulpscope {
 namespace {
 
 constexpr std::string_view kFusions[] = {"none", "pointwise", "full"};
+constexpr std::string_view kAccumulations[] = {"fp32", "hopper", "hopper-fast"};
 
 }  // namespace
 
@@ -15,6 +16,17 @@ Fusion fusion_from_name(std::string_view name, std::string_view where) {
   for (std::size_t i = 0; i < std::size(kFusions); ++i)
     if (kFusions[i] == name) return static_cast<Fusion>(i);
   throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected none, pointwise or full, got '{}'", where, name));
+}
+
+Accumulation accumulation_from_name(std::string_view name, std::string_view where) {
+  for (std::size_t i = 0; i < std::size(kAccumulations); ++i)
+    if (kAccumulations[i] == name) return static_cast<Accumulation>(i);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}: expected fp32, hopper or hopper-fast, got '{}'", where, name));
+}
+
+std::string_view name_of(Accumulation accumulation) noexcept {
+  return kAccumulations[static_cast<std::size_t>(accumulation)];
 }
 
 std::string_view name_of(Fusion fusion) noexcept { return kFusions[static_cast<std::size_t>(fusion)]; }

@@ -12,6 +12,9 @@ namespace ulpscope {
 /// "none", "pointwise", "full". `where` starts the message of Error(kInvalidArgument) for another name.
 Fusion fusion_from_name(std::string_view name, std::string_view where);
 std::string_view name_of(Fusion fusion) noexcept;
+/// "fp32", "hopper", "hopper-fast"; likewise.
+Accumulation accumulation_from_name(std::string_view name, std::string_view where);
+std::string_view name_of(Accumulation accumulation) noexcept;
 
 /// The names of the precisions that are enabled beside fp32.
 std::vector<std::string> enabled_precisions(const BuildOptions& build);

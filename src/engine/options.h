@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/accumulator.h"
 #include "graph/layer_form.h"
 #include "ulpscope/shape.h"
 
@@ -39,6 +40,7 @@ struct BuildOptions {
   PrecisionSet on_request;  ///< For layers that ask for them, and nobody's choice otherwise.
   ConstraintMode constraints = ConstraintMode::kNone;
   Fusion fusion = Fusion::kFull;
+  Accumulation accumulation = Accumulation::kFP32;
   /// Skip the cost model: every layer without a constraint takes the lowest enabled precision.
   bool assume_lowest = false;
   /// Types are those written in the file; layer precisions and precision flags are errors.

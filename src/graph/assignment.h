@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/accumulator.h"
 #include "formats/rounding.h"
 #include "graph/inference.h"
 #include "graph/layer_form.h"
@@ -34,6 +35,7 @@ struct Assignment {
   IdMap<TensorId, float> scale;
   /// What a quantized layer stores: the next higher enabled float type.
   DataType int8_output = DataType::kFloat32;
+  Accumulation accumulation = Accumulation::kFP32;  ///< Of all products of narrow floats.
 
   /// The type in which this layer stores its output, before constraints and declared types have a say.
   DataType stored_by(LayerId id) const noexcept {

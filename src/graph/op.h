@@ -21,6 +21,7 @@ namespace ulpscope {
 class Network;
 struct Layer;
 class InferContext;
+struct Accumulator;
 class KernelContext;
 class AdjointContext;
 
@@ -225,8 +226,14 @@ class SubgraphRunner {
 class KernelContext {
  public:
   KernelContext(const Layer& layer, std::span<const Tensor* const> inputs, std::span<Tensor> outputs,
-                std::span<const DataType> output_types, SubgraphRunner* runner)
-      : layer_(layer), inputs_(inputs), outputs_(outputs), output_types_(output_types), runner_(runner) {}
+                std::span<const DataType> output_types, SubgraphRunner* runner,
+                const Accumulator* accumulator = nullptr)
+      : layer_(layer),
+        inputs_(inputs),
+        outputs_(outputs),
+        output_types_(output_types),
+        runner_(runner),
+        accumulator_(accumulator) {}
 
   const Layer& layer() const noexcept { return layer_; }
   int opset() const noexcept;
@@ -250,6 +257,8 @@ class KernelContext {
   DataType output_type(int i) const noexcept { return output_types_[i]; }
 
   SubgraphRunner& runner() const;
+  /// What sums of float32 products are added up in; null: in float32.
+  const Accumulator* accumulator() const noexcept { return accumulator_; }
 
   /// Throws Error(kInvalidArgument) with the layer's name in front: values (an index, say) that the kernel found wrong.
   [[noreturn]] void fail(const std::string& message) const;
@@ -264,6 +273,7 @@ class KernelContext {
   std::span<Tensor> outputs_;
   std::span<const DataType> output_types_;
   SubgraphRunner* runner_;
+  const Accumulator* accumulator_;
 };
 
 /// Runs the layer's kernel. Every Error that leaves it has a place: the layer, or one of a body that it runs.

@@ -282,6 +282,7 @@ Json from_answer(const AnswerFile& file) {
           {"model", std::move(model)},
           {"precisions", file.precisions},
           {"fusion", file.fusion},
+          {"accumulation", file.accumulation},
           {"objective", answer.objective ? Json(name_of(*answer.objective)) : Json()},
           {"verdict", name_of(answer.verdict)},
           {"message", answer.message},
@@ -425,6 +426,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   file.precisions = json::to_texts(reader.at("precisions"));
   file.fusion = reader.at("fusion").text();
   // Earlier releases did not write these.
+  if (reader.has("accumulation")) file.accumulation = reader.at("accumulation").text();
   if (reader.has("criterion_options")) file.criterion_options = json::to_texts(reader.at("criterion_options"));
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();

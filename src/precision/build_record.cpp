@@ -30,7 +30,7 @@ std::set<std::string> kept_names(const Answer& answer) {
 
 /// Options that say what the rest of an answer says, too.
 bool says_nothing_new(const std::string& option) {
-  static const std::set<std::string> kReadFromAnswer = {"--trt", "--fusion", "--precision-constraints", "--repairs",
+  static const std::set<std::string> kReadFromAnswer = {"--trt", "--fusion", "--accumulation", "--precision-constraints", "--repairs",
                                                         "--calibration-cache"};
   return kReadFromAnswer.contains(option) ||
          std::ranges::any_of(layer_forms(), [&](const LayerForm& form) { return form.flag() == option; });
@@ -50,6 +50,7 @@ std::vector<std::string> run_options(const AnswerFile& file) {
   };
   for (const std::string& precision : file.precisions) words.push_back("--" + precision);
   add_text("--fusion", file.fusion);
+  if (file.accumulation != "fp32") add_text("--accumulation", file.accumulation);
   if (build.assume_lowest) words.emplace_back("--assume-lowest");
   add("--precision-constraints", {"obey"});
   add_text("--calibration-cache", file.calibration_cache);

@@ -181,6 +181,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"precisions", fmt::format("{}", fmt::join(enabled_precisions(build), " "))},
       {"--precision", fmt::format("{}", fmt::join(ladder, " "))},
       {"--fusion", std::string(name_of(build.fusion))},
+      {"--accumulation", std::string(name_of(build.accumulation))},
       {"--target", build.target},
       {"--backend", build.backend},
       {"--cost-model", yes_or_no(!build.assume_lowest)},

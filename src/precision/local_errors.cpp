@@ -26,6 +26,7 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
   made.assignment.precision.assign(network.layers.size(), Precision::kFP32);
   made.assignment.scale = low.scale;
   made.assignment.int8_output = low.int8_output;
+  made.assignment.accumulation = low.accumulation;
   IdMap<TensorId, TensorId> low_of(network.tensors.size());
   const auto add_tensor = [&](TensorId like, std::string_view suffix) {
     TensorInfo info;

@@ -98,7 +98,8 @@ Value value_of(const Assignment& assignment) {
                     {"storage", bytes_of<DataType>(assignment.storage)},
                     {"pinned", bytes_of<char>(assignment.pinned)},
                     {"scale", std::move(scale)},
-                    {"int8_output", static_cast<int>(assignment.int8_output)}};
+                    {"int8_output", static_cast<int>(assignment.int8_output)},
+                    {"accumulation", static_cast<int>(assignment.accumulation)}};
 }
 
 Assignment assignment_from(const Value& value) {
@@ -111,6 +112,7 @@ Assignment assignment_from(const Value& value) {
   for (const std::uint8_t each : bytes_in(value["pinned"])) result.pinned.push_back(static_cast<char>(each));
   for (const float each : elements<float>(value["scale"], DataType::kFloat32)) result.scale.push_back(each);
   result.int8_output = static_cast<DataType>(value["int8_output"].integer());
+  result.accumulation = static_cast<Accumulation>(value["accumulation"].integer());
   return result;
 }
 

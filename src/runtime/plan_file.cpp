@@ -349,6 +349,7 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   Json& o = description["options"];
   o = {{"constraints", static_cast<int>(options.constraints)},
        {"fusion", static_cast<int>(options.fusion)},
+       {"accumulation", static_cast<int>(options.accumulation)},
        {"assume_lowest", options.assume_lowest},
        {"strongly_typed", options.strongly_typed},
        {"target", options.target}};
@@ -429,6 +430,7 @@ BuildOptions read_options(const Json& o) {
       options.enabled.set(form.precision, o.value(std::string(form.name), false));  // Older files lack newer ones.
   options.constraints = enumerator(o.at("constraints"), ConstraintMode::kObey);
   options.fusion = enumerator(o.at("fusion"), Fusion::kFull);
+  if (o.contains("accumulation")) options.accumulation = enumerator(o["accumulation"], Accumulation::kHopperFast);
   options.assume_lowest = o.at("assume_lowest").get<bool>();
   options.strongly_typed = o.at("strongly_typed").get<bool>();
   options.target = o.at("target").get<std::string>();

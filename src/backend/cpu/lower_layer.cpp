@@ -56,7 +56,8 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs,
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }
   add_step(make_reference_kernel(layer(kernel.layer), std::move(types), std::move(rounding), !kernel.open,
-                                 subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{}),
+                                 subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{},
+                                 kernel.accumulator),
            std::move(inputs), std::move(outputs), kernel.layer);
   for (const Store& output : kernel.outputs) settle(output, kernel.layer);
 }

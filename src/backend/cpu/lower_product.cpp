@@ -28,6 +28,7 @@ PreparedSource prepared_anew(const std::string&, std::function<PreparedObject()>
 
 void Lowering::lower(const ProductKernel& kernel) {
   const bool empty = num_elements(kernel.epilogue.domain) == 0;
+  if (kernel.accumulator && !empty) return lower_accumulated(kernel);
   if (empty || !(lower_matrices(kernel) || lower_convolution(kernel))) lower_reference_product(kernel);
 }
 
@@ -263,11 +264,15 @@ std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, co
   return make_convolution_kernel(spec, object_cache());
 }
 
+/// Scales and elements depend on how the layer uses its weights, too.
+std::string Lowering::element_key(const ProductKernel& kernel, const std::string& weights) const {
+  return fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), weights);
+}
+
 bool Lowering::lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
   const Layer& l = layer(kernel.layer);
   const Operand& x = kernel.operands[0];
-  // Scales and elements depend on how the layer uses its weights, too.
-  const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
+  const std::string key = element_key(kernel, spec.key);
   const auto weights = constants_.element_weights(l, *kernel.operands[1].encoding, weights_.get(spec.key, spec.weights),
                                                   key, kernel.normalization != kNone);
   std::vector<std::unique_ptr<Kernel>> kernels;
@@ -310,8 +315,8 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
   }
   Results results;
   results.slot = new_float_slot(kernel.epilogue.domain);
-  add_step(make_reference_kernel(std::move(l), spec_.type(kernel.result), true), std::move(inputs), {results.slot},
-           kernel.layer);
+  add_step(make_reference_kernel(std::move(l), spec_.type(kernel.result), true, kernel.accumulator), std::move(inputs),
+           {results.slot}, kernel.layer);
   lower_epilogue(kernel, results);
 }
 

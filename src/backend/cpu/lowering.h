@@ -143,10 +143,17 @@ class Lowering {
   bool lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
   std::unique_ptr<Kernel> make_byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
                                                 const std::string& key);
+  std::string element_key(const ProductKernel& kernel, const std::string& weights) const;
   /// The operator's reference kernel on the prepared operands.
   void lower_reference_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue, in place.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
+
+  // lower_accumulated.cpp
+  /// A product that is added up as a tensor core does: the operator's reference kernel, slow.
+  void lower_accumulated(const ProductKernel& kernel);
+  void read_element_matrix(const ProductKernel& kernel, Results& results, std::vector<int>& inputs);
+  void read_element_convolution(const ProductKernel& kernel, Results& results, std::vector<int>& inputs);
 
   // lower_int8.cpp
   /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that

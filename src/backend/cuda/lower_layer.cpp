@@ -382,7 +382,8 @@ void Layers::lower_host(const LayerKernel& kernel) {
   }
   steps_.add(
       HostStep{make_reference_kernel(l, types, rounding, false,
-                                     subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{}),
+                                     subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{},
+                                     kernel.accumulator),
                std::move(inputs), outputs});
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (kernel.outputs[o].tensor != kNone) memory_.define_host(kernel.outputs[o], outputs[o]);
@@ -391,6 +392,11 @@ void Layers::lower_host(const LayerKernel& kernel) {
 
 void Layers::lower_host(const ProductKernel& kernel) {
   Layer l = layer(kernel.layer);
+  if (kernel.elements && kernel.accumulator)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[cuda] layer '{}': products of fp8 are added up as --accumulation says on the CPU alone; "
+                            "try --backend cpu, or leave --accumulation out",
+                            l.name));
   std::vector<int> inputs;
   for (const Operand& operand : kernel.operands)
     inputs.push_back(operand.tensor == kNone ? -1
@@ -406,7 +412,9 @@ void Layers::lower_host(const ProductKernel& kernel) {
   on_host_.insert(l.name);
   const int result = steps_.new_host(DataType::kFloat32, kernel.epilogue.domain);
   steps_.add(
-      HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false), std::move(inputs), {result}});
+      HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false, kernel.accumulator),
+               std::move(inputs),
+               {result}});
   ProductResults results;
   results.view = steps_.new_view(DataType::kFloat32, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
   steps_.add(UploadStep{result, pointer(results.view)});

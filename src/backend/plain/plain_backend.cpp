@@ -103,14 +103,16 @@ class Run {
 
   /// The operator's reference kernel.
   std::vector<Tensor> evaluate(const Layer& l, LayerId id, const std::vector<Tensor>& inputs,
-                               const std::vector<DataType>& types) const {
+                               const std::vector<DataType>& types,
+                               const std::optional<Accumulator>& accumulator) const {
     std::vector<const Tensor*> in;
     for (const Tensor& input : inputs) in.push_back(input ? &input : nullptr);
     std::vector<Tensor> results(types.size());
     std::vector<Tensor*> out;
     for (std::size_t o = 0; o < types.size(); ++o)
       out.push_back(types[o] == DataType::kUndefined ? nullptr : &results[o]);
-    make_reference_kernel(l, types, std::vector<Rounding>(types.size(), Rounding::kNone), false, subgraphs_[id])
+    make_reference_kernel(l, types, std::vector<Rounding>(types.size(), Rounding::kNone), false, subgraphs_[id],
+                          accumulator)
         ->run(in, out);
     return results;
   }
@@ -123,7 +125,7 @@ class Run {
       inputs.push_back(operand.tensor == kNone ? Tensor() : read_operand(l, operand));
     for (const Store& output : kernel.outputs)
       types.push_back(output.tensor == kNone ? DataType::kUndefined : spec_.type(output.tensor));
-    const std::vector<Tensor> results = evaluate(l, kernel.layer, inputs, types);
+    const std::vector<Tensor> results = evaluate(l, kernel.layer, inputs, types, kernel.accumulator);
     for (std::size_t o = 0; o < results.size(); ++o) store(kernel.outputs[o], results[o]);
   }
 
@@ -156,9 +158,10 @@ class Run {
       own.inputs.resize(2);
       own.attributes.set("alpha", 1.0f);
     }
+    const DataType type = kernel.accumulator ? DataType::kFloat32 : DataType::kFloat64;
     for (Tensor& input : inputs)
-      if (input) input = input.cast(DataType::kFloat64);
-    Tensor result = evaluate(own, kernel.layer, inputs, {DataType::kFloat64})[0].cast(DataType::kFloat32);
+      if (input) input = input.cast(type);
+    Tensor result = evaluate(own, kernel.layer, inputs, {type}, kernel.accumulator)[0].cast(DataType::kFloat32);
     if (scale) apply_scale(kernel, scale, bias, result);
     run(kernel.epilogue, &result);
   }

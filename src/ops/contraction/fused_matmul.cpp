@@ -4,7 +4,7 @@
 
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
-#include "ops/contraction/matrix_product.h"
+#include "ops/contraction/accumulated.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
@@ -59,7 +59,7 @@ void run_fused_matmul(KernelContext& ctx) {
   const float alpha = ctx.attributes().real("alpha", 1);
   with_type(FloatTypes{}, ctx, a.type(), [&]<typename T>(T) {
     T* out = ctx.output(0).data<T>();
-    run_matrix_product(d, a.data<T>(), b.data<T>(), out);
+    multiply_matrices(ctx, d, a.data<T>(), b.data<T>(), out);
     if (alpha != 1)
       for (std::int64_t i = 0; i < ctx.output(0).size(); ++i) out[i] = static_cast<T>(alpha * out[i]);
   });

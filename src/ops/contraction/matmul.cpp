@@ -3,7 +3,7 @@
 
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
-#include "ops/contraction/matrix_product.h"
+#include "ops/contraction/accumulated.h"
 #include "ops/elementwise.h"
 #include "ops/multiply_adds.h"
 
@@ -19,7 +19,7 @@ void infer_matmul(InferContext& ctx) {
 void run_matmul(KernelContext& ctx) {
   const MatrixProduct d = matrix_product(ctx, ctx.input(0).shape(), ctx.input(1).shape());
   with_type(WideTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
-    run_matrix_product(d, ctx.input(0).data<T>(), ctx.input(1).data<T>(), ctx.output(0).data<T>());
+    multiply_matrices(ctx, d, ctx.input(0).data<T>(), ctx.input(1).data<T>(), ctx.output(0).data<T>());
   });
 }
 
@@ -96,7 +96,7 @@ void run_gemm(KernelContext& ctx) {
     std::vector<T> a_rows, b_rows;
     if (s.trans_a) a = (a_rows = transposed(a, s.k, s.m)).data();
     if (s.trans_b) b = (b_rows = transposed(b, s.n, s.k)).data();
-    multiply_parallel(a, b, out, s.m, s.n, s.k);
+    multiply_matrices(ctx, MatrixProduct{.a = {s.m, s.k}, .b = {s.k, s.n}, .m = s.m, .n = s.n, .k = s.k}, a, b, out);
     const auto scaled = [](float factor, T value) { return factor == 1 ? value : static_cast<T>(factor * value); };
     if (alpha != 1)
       for (std::int64_t i = 0; i < s.m * s.n; ++i) out[i] = scaled(alpha, out[i]);

@@ -1,5 +1,6 @@
 // Convolution and its transpose.
 #include "ops/adjoint_linear.h"
+#include "ops/contraction/accumulated.h"
 #include "ops/convolution/convolve.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
@@ -23,13 +24,28 @@ void infer_conv(InferContext& ctx) {
   ctx.set_shape(0, g.output_shape());
 }
 
+void add_per_channel(const WindowGeometry& g, const float* bias, float* out) {
+  const std::int64_t positions = num_elements(g.output);
+  for (std::int64_t plane = 0; plane < g.batch * g.out_channels; ++plane)
+    for (std::int64_t i = 0; i < positions; ++i) out[plane * positions + i] += bias[plane % g.out_channels];
+}
+
 template <bool transposed>
 void run_conv(KernelContext& ctx) {
   const WindowGeometry g = geometry_of<transposed>(ctx);
   const Window3 window = to_window3(ctx.layer(), g);
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
-    convolve<T, transposed>(g, window, ctx.input(0).data<T>(), ctx.input(1).data<T>(),
-                            ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr, ctx.output(0).data<T>());
+    const T *x = ctx.input(0).data<T>(), *w = ctx.input(1).data<T>();
+    const T* bias = ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr;
+    T* out = ctx.output(0).data<T>();
+    if constexpr (std::is_same_v<T, float>) {
+      if (ctx.accumulator() != nullptr) {
+        convolve_accumulated(*ctx.accumulator(), g, window, transposed, x, w, out);
+        if (bias != nullptr) add_per_channel(g, bias, out);
+        return;
+      }
+    }
+    convolve<T, transposed>(g, window, x, w, bias, out);
   });
 }
 
