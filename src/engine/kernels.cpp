@@ -28,8 +28,8 @@ class Writer {
   }
 
   void put(const Encoding& encoding) {
-    const auto& [format, granularity, axis, block, scale, second_scale] = encoding;
-    put_all(format, granularity, axis, block, scale, second_scale);
+    const auto& [format, granularity, axis, block, scale, second_scale, rule] = encoding;
+    put_all(format, granularity, axis, block, scale, second_scale, rule);
   }
   void put(const std::optional<Accumulator>& accumulator) {
     const auto [step, fraction, bits, restart] = accumulator.value_or(Accumulator{});

@@ -24,7 +24,9 @@ std::string to_string(const Encoding& encoding) {
                                            : fmt::format("{} * {} per ", format, scale);
   if (encoding.granularity == Granularity::kTensor) return text + "tensor";
   text += encoding.granularity == Granularity::kBlock ? fmt::format("block of {}", encoding.block) : "channel";
-  return encoding.axis < 0 ? text : fmt::format("{} of axis {}", text, encoding.axis);
+  if (encoding.axis >= 0) text += fmt::format(" of axis {}", encoding.axis);
+  if (encoding.rule == BlockScale::kLargestRoundedDown) text += ", rounded down";
+  return encoding.rule == BlockScale::kLeastError ? text + ", of least error" : text;
 }
 
 }  // namespace ulpscope

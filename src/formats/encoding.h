@@ -12,6 +12,15 @@ namespace ulpscope {
 /// What shares one scale.
 enum class Granularity : std::uint8_t { kNone, kTensor, kChannel, kBlock };
 
+/// How the scale of a block comes from its values.
+enum class BlockScale : std::uint8_t {
+  kLargest,             ///< The largest value on the largest element; a power of two is rounded up.
+  kLargestRoundedDown,  ///< The same, with a power of two rounded down: the largest value may saturate.
+  /// Of the largest, and of a few multiples of it, that whose elements err least. Of integers, and under a second
+  /// scale.
+  kLeastError,
+};
+
 /// Real value = element * scale, or element * (scale * second scale).
 struct Encoding {
   Format format = Format::kFloat32;
@@ -23,6 +32,7 @@ struct Encoding {
   Format scale = Format::kFloat32;
   /// The scales are themselves multiplied by one fp32 number for the whole tensor.
   bool second_scale = false;
+  BlockScale rule = BlockScale::kLargest;  ///< kBlock: what makes the scales.
 
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
@@ -50,7 +60,8 @@ struct ScaleLayout {
   Shape scales;  ///< The shape of the tensor of scales.
 };
 
-/// "fp16", "int8 * fp32 per channel of axis 0", "fp4 e2m1 * (fp8 e4m3fn * fp32) per block of 16 of axis 1".
+/// "fp16", "int8 * fp32 per channel of axis 0", "fp4 e2m1 * (fp8 e4m3fn * fp32) per block of 16 of axis 1"; behind
+/// blocks a rule other than the first: ", of least error".
 std::string to_string(const Encoding& encoding);
 
 }  // namespace ulpscope

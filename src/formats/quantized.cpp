@@ -1,6 +1,7 @@
 #include "formats/quantized.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -88,30 +89,71 @@ void to_elements(const NumericFormat& format, const float* in, float* out, std::
   to_elements(format, in, out, count, [by](std::int64_t) { return by; }, [times](std::int64_t) { return times; });
 }
 
-/// The least power of two that is not below `quotient`, within those of E8M0.
+/// Within those of E8M0.
+float power_of_two(int exponent) { return std::ldexp(1.0f, std::clamp(exponent, -127, 127)); }
+
+/// The least power of two that is not below `quotient`.
 float power_of_two_above(float quotient) {
   int exponent = 0;
   const float fraction = std::frexp(quotient, &exponent);  // In [0.5, 1).
   if (!std::isfinite(quotient)) exponent = 128;
   if (fraction == 0.5f) --exponent;
-  return std::ldexp(1.0f, quotient == 0 ? -127 : std::clamp(exponent, -127, 127));
+  return power_of_two(quotient == 0 ? -127 : exponent);
 }
 
-/// What the values of a block are divided by, and what its elements are multiplied by again (its scale).
-float block_scale(const Encoding& encoding, float largest, float second, bool keep_small) {
-  const auto top = static_cast<float>(format_of(encoding.format).largest());
-  if (encoding.scale == Format::kFloat8E8M0) return power_of_two_above(largest / top);
-  if (encoding.second_scale) {
-    if (largest == 0) return 1;
-    const NumericFormat& format = format_of(encoding.scale);
-    const float scale = Grid(format).nearest(largest / (top * second));
-    const auto smallest = static_cast<float>(std::ldexp(1.0, format.min_exponent() - format.mantissa_bits));
-    return scale == 0 && keep_small ? smallest : scale;
-  }
-  constexpr float kLeast = 1e-5f;
-  const float scale = std::max(largest / top, kLeast);
-  return encoding.scale == Format::kFloat32 ? scale : round_value(scale, rounding_to(encoding.scale, true));
+/// The power of two that brings values of the exponent of `largest` to that of `top`.
+float power_of_two_for(float largest, float top) {
+  if (largest == 0) return power_of_two(-127);
+  return power_of_two(std::isfinite(largest) ? std::ilogb(largest) - std::ilogb(top) : 127);
 }
+
+/// Factors of a block's largest value under a second scale (1.5: it becomes 4 where the largest element is 6), and of
+/// the scale of integers.
+constexpr std::array kFactorsOfLargest{1.0f, 1.5f, 0.95f, 0.9f, 0.85f, 0.8f, 0.75f};
+constexpr std::array kFactorsOfScale{1.0f, 0.95f, 0.9f, 0.85f, 0.8f, 0.75f, 0.7f, 0.6f};
+
+std::span<const float> factors_of(const Encoding& encoding) {
+  if (encoding.rule != BlockScale::kLeastError) return std::span(kFactorsOfScale).first(1);
+  if (encoding.second_scale) return kFactorsOfLargest;
+  return kFactorsOfScale;
+}
+
+/// Makes the scale of a block: what its elements are multiplied by again.
+class BlockScales {
+ public:
+  BlockScales(const Encoding& encoding, float second, bool keep_small)
+      : encoding_(encoding),
+        second_(second),
+        keep_small_(keep_small),
+        top_(static_cast<float>(format_of(encoding.format).largest())),
+        grid_(format_of(encoding.scale)) {
+    const NumericFormat& format = format_of(encoding.scale);
+    smallest_ = static_cast<float>(std::ldexp(1.0, format.min_exponent() - format.mantissa_bits));
+  }
+
+  /// `factor`: see factors_of().
+  float make(float largest, float factor) const {
+    if (encoding_.scale == Format::kFloat8E8M0)
+      return encoding_.rule == BlockScale::kLargestRoundedDown ? power_of_two_for(largest, top_)
+                                                               : power_of_two_above(largest / top_);
+    if (encoding_.second_scale) {
+      if (largest == 0) return 1;
+      const float scale = grid_.nearest(largest * factor / (top_ * second_));
+      return scale == 0 && keep_small_ ? smallest_ : scale;
+    }
+    constexpr float kLeast = 1e-5f;
+    const float scale = std::max(largest / top_, kLeast) * factor;
+    return encoding_.scale == Format::kFloat32 ? scale : round_value(scale, rounding_to(encoding_.scale, true));
+  }
+
+ private:
+  const Encoding& encoding_;
+  const float second_;
+  const bool keep_small_;
+  const float top_;
+  const Grid grid_;
+  float smallest_;
+};
 
 float second_scale(const Encoding& encoding, const Tensor& values) {
   float largest = 0;
@@ -122,49 +164,148 @@ float second_scale(const Encoding& encoding, const Tensor& values) {
   return scale > 0 && std::isfinite(scale) ? scale : 1;
 }
 
-/// body(first element, elements, scale) for the blocks of a tensor whose axis is its last dimension, else (first
-/// element, rows, scale) of blocks of `inner` columns, whose scales lie side by side.
-template <typename Body>
-void for_blocks(const ScaleLayout& layout, std::int64_t count, const Body& body) {
-  const std::int64_t outer = layout.axis * layout.inner == 0 ? 0 : count / (layout.axis * layout.inner);
-  parallel_for(outer * layout.groups, items_per_task(outer * layout.groups, layout.block * layout.inner),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t b = begin; b < end; ++b) {
-                   const std::int64_t first = b % layout.groups * layout.block;
-                   const std::int64_t rows = std::min(layout.block, layout.axis - first);
-                   body((b / layout.groups * layout.axis + first) * layout.inner, rows, b * layout.inner);
-                 }
-               });
+/// Columns that are worked on at a time: as many blocks.
+constexpr std::int64_t kTile = 64;
+
+/// Blocks side by side, as rows of columns: each column is a block.
+struct Tile {
+  const float* in;
+  std::int64_t stride, rows, columns;
+};
+using Columns = std::array<float, kTile>;
+
+/// out[i] = the element nearest to in[i] / by[i].
+void to_elements(const NumericFormat& format, const Grid& grid, const float* in, const float* by, float* out,
+                 std::int64_t count) {
+  if (!format.is_float)
+    return quantize_columns(in, out, static_cast<std::size_t>(count), by, static_cast<float>(format.lowest()),
+                            static_cast<float>(format.largest()));
+  // A block that vanishes, but for what is no number.
+  for (std::int64_t i = 0; i < count; ++i) out[i] = grid.nearest(by[i] == 0 ? in[i] * 0 : in[i] / by[i]);
+}
+
+/// Quantizes tiles of one tensor.
+class BlockQuantizer {
+ public:
+  BlockQuantizer(const Encoding& encoding, float second, const ScaleRules& rules)
+      : format_(format_of(encoding.format)),
+        grid_(format_),
+        scales_(encoding, second, rules.keep_small),
+        factors_(factors_of(encoding)),
+        weights_(rules.weights),
+        second_(second) {}
+
+  /// The scale of each column; `row`: the place of the first row along the axis.
+  void choose(const Tile& tile, std::int64_t row, Columns& scales) const {
+    Columns largest{};
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      max_magnitudes(tile.in + r * tile.stride, largest.data(), static_cast<std::size_t>(tile.columns));
+    for (std::int64_t c = 0; c < tile.columns; ++c) scales[c] = scales_.make(largest[c], factors_[0]);
+    if (factors_.size() == 1) return;
+    std::array<double, kTile> least{}, errors{};
+    sum_errors(tile, row, scales, least);
+    for (const float factor : factors_.subspan(1)) {
+      Columns other;
+      for (std::int64_t c = 0; c < tile.columns; ++c) other[c] = scales_.make(largest[c], factor);
+      sum_errors(tile, row, other, errors);
+      for (std::int64_t c = 0; c < tile.columns; ++c) {
+        if (!(errors[c] < least[c])) continue;
+        least[c] = errors[c];
+        scales[c] = other[c];
+      }
+    }
+  }
+
+  /// The elements of a row, as the values that they stand for where `scaled`.
+  void write(const float* in, const Columns& scales, std::int64_t columns, bool scaled, float* out) const {
+    Columns by;
+    for (std::int64_t c = 0; c < columns; ++c) by[c] = scales[c] * second_;
+    to_elements(format_, grid_, in, by.data(), out, columns);
+    if (!scaled) return;
+    for (std::int64_t c = 0; c < columns; ++c) out[c] *= by[c];
+  }
+
+ private:
+  void sum_errors(const Tile& tile, std::int64_t row, const Columns& scales, std::array<double, kTile>& errors) const {
+    errors.fill(0);
+    Columns made;
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const float* in = tile.in + r * tile.stride;
+      write(in, scales, tile.columns, true, made.data());
+      const double weight = weights_.empty() ? 1.0 : static_cast<double>(weights_[static_cast<std::size_t>(row + r)]);
+      for (std::int64_t c = 0; c < tile.columns; ++c) {
+        const double error = static_cast<double>(in[c]) - static_cast<double>(made[c]);
+        errors[c] += weight * (error * error);
+      }
+    }
+  }
+
+  const NumericFormat& format_;
+  const Grid grid_;
+  const BlockScales scales_;
+  const std::span<const float> factors_, weights_;
+  const float second_;
+};
+
+/// Of a tensor whose axis is not its last dimension: blocks of neighboring columns lie side by side.
+void quantize_columns_in_blocks(const BlockQuantizer& quantizer, const ScaleLayout& layout, std::int64_t outer,
+                                const float* in, bool scaled, float* out, float* scales) {
+  const std::int64_t inner = layout.inner, tiles = (inner + kTile - 1) / kTile, count = outer * layout.groups * tiles;
+  parallel_for(count, items_per_task(count, layout.block * kTile), [&](std::int64_t begin, std::int64_t end) {
+    Columns own;
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t b = t / tiles, column = t % tiles * kTile, columns = std::min(kTile, inner - column);
+      const std::int64_t row = b % layout.groups * layout.block, rows = std::min(layout.block, layout.axis - row);
+      const std::int64_t first = (b / layout.groups * layout.axis + row) * inner + column;
+      quantizer.choose({in + first, inner, rows, columns}, row, own);
+      if (scales != nullptr) std::copy_n(own.begin(), columns, scales + b * inner + column);
+      for (std::int64_t r = 0; r < rows; ++r)
+        quantizer.write(in + first + r * inner, own, columns, scaled, out + first + r * inner);
+    }
+  });
+}
+
+/// Of a tensor whose axis is its last dimension. Blocks at the same place of the axis are turned to columns.
+void quantize_rows_in_blocks(const BlockQuantizer& quantizer, const ScaleLayout& layout, std::int64_t outer,
+                             const float* in, bool scaled, float* out, float* scales) {
+  const std::int64_t bundles = (outer + kTile - 1) / kTile, count = bundles * layout.groups;
+  parallel_for(count, items_per_task(count, layout.block * kTile), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> turned(static_cast<std::size_t>(layout.block * kTile));
+    Columns own;
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t group = t % layout.groups, row = group * layout.block;
+      const std::int64_t rows = std::min(layout.block, layout.axis - row);
+      const std::int64_t line = t / layout.groups * kTile, columns = std::min(kTile, outer - line);
+      const auto place = [&](std::int64_t c) { return (line + c) * layout.axis + row; };
+      for (std::int64_t c = 0; c < columns; ++c)
+        for (std::int64_t r = 0; r < rows; ++r) turned[r * kTile + c] = in[place(c) + r];
+      quantizer.choose({turned.data(), kTile, rows, columns}, row, own);
+      for (std::int64_t c = 0; scales != nullptr && c < columns; ++c)
+        scales[(line + c) * layout.groups + group] = own[c];
+      for (std::int64_t r = 0; r < rows; ++r)
+        quantizer.write(turned.data() + r * kTile, own, columns, scaled, turned.data() + r * kTile);
+      for (std::int64_t c = 0; c < columns; ++c)
+        for (std::int64_t r = 0; r < rows; ++r) out[place(c) + r] = turned[r * kTile + c];
+    }
+  });
 }
 
 /// Elements (as the values that they stand for where `scaled`), and scales where these are wanted.
 void quantize_blocks(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, float second,
-                     bool keep_small, bool scaled, float* out, float* scales) {
-  const float* in = values.data<float>();
-  const NumericFormat& format = format_of(encoding.format);
-  const std::int64_t inner = layout.inner;
-  for_blocks(layout, values.size(), [&](std::int64_t first, std::int64_t rows, std::int64_t place) {
-    if (inner == 1) {
-      float largest = 0;
-      for (std::int64_t i = first; i < first + rows; ++i) {
-        const float x = std::fabs(in[i]);
-        largest = x > largest ? x : largest;
-      }
-      const float scale = block_scale(encoding, largest, second, keep_small);
-      if (scales != nullptr) scales[place] = scale;
-      return to_elements(format, in + first, out + first, rows, scale * second, scaled ? scale * second : 1);
-    }
-    std::vector<float> own(static_cast<std::size_t>(inner), 0.0f);
-    for (std::int64_t r = 0; r < rows; ++r)
-      max_magnitudes(in + first + r * inner, own.data(), static_cast<std::size_t>(inner));
-    for (float& each : own) each = block_scale(encoding, each, second, keep_small);
-    if (scales != nullptr) std::copy(own.begin(), own.end(), scales + place);
-    for (std::int64_t r = 0; r < rows; ++r)
-      to_elements(
-          format, in + first + r * inner, out + first + r * inner, inner,
-          [&](std::int64_t c) { return own[c] * second; },
-          [&](std::int64_t c) { return scaled ? own[c] * second : 1.0f; });
-  });
+                     const ScaleRules& rules, bool scaled, float* out, float* scales) {
+  if (values.size() == 0) return;
+  const BlockQuantizer quantizer(encoding, second, rules);
+  std::int64_t outer = values.size() / (layout.axis * layout.inner);
+  if (layout.inner > 1)
+    return quantize_columns_in_blocks(quantizer, layout, outer, values.data<float>(), scaled, out, scales);
+  ScaleLayout lines = layout;
+  if (rules.weights.empty() && layout.axis % layout.block == 0) {
+    // Wherever along the axis they are, blocks are alike.
+    outer *= layout.groups;
+    lines.axis = layout.block;
+    lines.groups = 1;
+  }
+  quantize_rows_in_blocks(quantizer, lines, outer, values.data<float>(), scaled, out, scales);
 }
 
 }  // namespace
@@ -238,7 +379,7 @@ Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Te
   }
   if (encoding.second_scale) result.second = rules.second > 0 ? rules.second : second_scale(encoding, values);
   result.scales = Tensor(DataType::kFloat32, layout.scales);
-  quantize_blocks(encoding, layout, values, result.second, rules.keep_small, false, result.elements.data<float>(),
+  quantize_blocks(encoding, layout, values, result.second, rules, false, result.elements.data<float>(),
                   result.scales.data<float>());
   return result;
 }
@@ -263,7 +404,7 @@ void quantize_activation(const Encoding& encoding, const ScaleLayout& layout, co
                          float* out, bool back) {
   const float second = encoding.second_scale && scale > 0 ? scale : 1;
   if (encoding.granularity == Granularity::kBlock) {
-    quantize_blocks(encoding, layout, values, second, false, true, out, nullptr);
+    quantize_blocks(encoding, layout, values, second, {.keep_small = false}, true, out, nullptr);
     return;
   }
   const NumericFormat& format = format_of(encoding.format);

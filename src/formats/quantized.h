@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 
 #include "formats/encoding.h"
 #include "ulpscope/tensor.h"
@@ -53,13 +54,19 @@ struct ScaleRules {
   float second = 0;  ///< The second scale, calibrated; 0: from the largest of the values.
   /// A block scale that would be rounded to 0 is the smallest one instead. Activations vanish: GPUs leave them at 0.
   bool keep_small = true;
+  /// For scales of least error: what the square of an error counts, per position along the axis of blocks. Empty: 1.
+  std::span<const float> weights{};
 };
 
 /// The elements of float32 values, each with the rounded scale of its block; granularity kChannel and kTensor as
 /// own_scales() has them. NaN has no say in a scale, and stays NaN in a float format.
 /// E4M3 scales under a second one: largest / (6 * second), at most 448, 1 of zeros. E8M0: the power of two that is not
 /// below largest / (the format's largest value). int4: largest / 7, at least 1e-5. NVIDIA's Model Optimizer 0.47 does
-/// the same, as does OCP's MX 1.0 but for the power of two, which is rounded down there and saturates.
+/// the same, as does OCP's MX 1.0 but for the power of two, which is rounded down there and saturates: 2^(exponent of
+/// largest - exponent of the format's largest value).
+/// Of least error: of the largest value times 1, 1.5, .95, .9, .85, .8 and .75 (int4: the scale times 1, .95, .9, .85,
+/// .8, .75, .7 and .6), each made a scale as above, that with the least sum of weight * (value - what it becomes)^2 in
+/// double; of equal ones the first. What is not finite leaves the block its first.
 Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
                    const ScaleRules& rules = {});
 /// The values that these stand for: element * (scale * second), rounded once where that is not exact.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 namespace ulpscope::testing {
@@ -168,6 +169,125 @@ TEST(Quantized, ScalesOfPowersOfTwoAreNotBelowTheQuotient) {
     own.axis = 1;
     EXPECT_EQ(quantize(own, ScaleLayout(own, values.shape()), values).scales.data<float>()[0], scale) << largest;
   }
+}
+
+TEST(Quantized, ScalesRoundedDownBringTheLargestExponentToThatOfTheFormat) {
+  for (const auto& [largest, scale] : {std::pair(448.0f, 1.0f),
+                                       {449.0f, 1.0f},
+                                       {511.0f, 1.0f},
+                                       {512.0f, 2.0f},
+                                       {0.0f, 0x1p-127f},
+                                       {256.0f, 1.0f},
+                                       {255.0f, 0.5f},
+                                       {1e-42f, 0x1p-127f},
+                                       {3e38f, 0x1p119f}}) {
+    Tensor values(DataType::kFloat32, {1, 32});
+    std::fill_n(values.data<float>(), 32, 0.0f);
+    values.data<float>()[7] = -largest;
+    Encoding own = kMXFP8;
+    own.axis = 1;
+    own.rule = BlockScale::kLargestRoundedDown;
+    EXPECT_EQ(quantize(own, ScaleLayout(own, values.shape()), values).scales.data<float>()[0], scale) << largest;
+  }
+}
+
+/// To the nearest value of a format, found among its codes.
+double nearest_of(const NumericFormat& format, double x) {
+  return decode(format, encode(format, x, {.saturate = true}));
+}
+
+double element_of(const NumericFormat& format, float x, float by) {
+  if (format.is_float) return nearest_of(format, static_cast<double>(x / by));
+  return std::clamp(std::nearbyint(static_cast<double>(x / by)), format.lowest(), format.largest());
+}
+
+/// The scale of one block by trying all, as docs/numerics.md says it.
+float best_scale(const Encoding& encoding, const std::vector<float>& block, const std::vector<float>& weights,
+                 float second) {
+  const NumericFormat &format = format_of(encoding.format), &scales = format_of(encoding.scale);
+  float largest = 0;
+  for (const float x : block) largest = std::max(largest, std::fabs(x));
+  const std::vector<float> factors = encoding.second_scale
+                                         ? std::vector<float>{1, 1.5f, 0.95f, 0.9f, 0.85f, 0.8f, 0.75f}
+                                         : std::vector<float>{1, 0.95f, 0.9f, 0.85f, 0.8f, 0.75f, 0.7f, 0.6f};
+  float best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const float factor : factors) {
+    float scale = 1;
+    if (!encoding.second_scale)
+      scale = std::max(largest / 7, 1e-5f) * factor;
+    else if (largest > 0)
+      scale = largest * factor / (6 * second);
+    scale = static_cast<float>(nearest_of(scales, static_cast<double>(scale)));
+    if (encoding.second_scale && scale == 0) scale = 0x1p-9f;
+    double sum = 0;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const float made = static_cast<float>(element_of(format, block[i], scale * second)) * (scale * second);
+      const double error = static_cast<double>(block[i]) - static_cast<double>(made);
+      sum += static_cast<double>(weights[i]) * (error * error);
+    }
+    if (!(sum < least)) continue;
+    least = sum;
+    best = scale;
+  }
+  return best;
+}
+
+/// Blocks along each axis of a tensor, one of them of zeros, more of them side by side than are worked on at a time,
+/// and a last one that may be shorter.
+void expect_least_error(Encoding encoding, bool weighted, std::int64_t length) {
+  encoding.rule = BlockScale::kLeastError;
+  std::mt19937 random(static_cast<std::uint32_t>(length) + (weighted ? 1 : 0));
+  std::normal_distribution<float> normal;
+  for (int axis = 0; axis < 3; ++axis) {
+    Shape shape{3, 23, 67};
+    shape[static_cast<std::size_t>(axis)] = length;
+    encoding.axis = axis;
+    const ScaleLayout layout(encoding, shape);
+    Tensor values(DataType::kFloat32, shape);
+    for (std::int64_t i = 0; i < values.size(); ++i)
+      values.data<float>()[i] = layout.index(i) == 1 ? 0.0f : normal(random) * std::exp2(normal(random));
+    std::vector<float> weights(static_cast<std::size_t>(length), 1.0f);
+    if (weighted)
+      for (float& each : weights) each = std::exp(3 * normal(random));
+    const Quantized made = quantize(encoding, layout, values,
+                                    {.weights = weighted ? std::span<const float>(weights) : std::span<const float>()});
+    std::vector<std::vector<float>> blocks(static_cast<std::size_t>(made.scales.size())), counted(blocks.size());
+    for (std::int64_t i = 0; i < values.size(); ++i) {
+      const auto block = static_cast<std::size_t>(layout.index(i));
+      blocks[block].push_back(values.data<float>()[i]);
+      counted[block].push_back(weights[static_cast<std::size_t>(i / layout.inner % layout.axis)]);
+    }
+    for (std::size_t b = 0; b < blocks.size(); ++b)
+      ASSERT_EQ(made.scales.data<float>()[b], best_scale(encoding, blocks[b], counted[b], made.second))
+          << to_string(encoding) << " block " << b;
+    for (std::int64_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(static_cast<double>(made.elements.data<float>()[i]),
+                element_of(format_of(encoding.format), values.data<float>()[i],
+                           made.scales.data<float>()[layout.index(i)] * made.second))
+          << to_string(encoding) << " element " << i;
+  }
+}
+
+TEST(Quantized, ScalesOfLeastErrorAreThoseThatTryingAllGives) {
+  for (const bool weighted : {false, true})
+    for (const std::int64_t length : {32, 64, 72}) {
+      expect_least_error(blocks(Format::kInt4, 32, Format::kFloat16), weighted, length);
+      expect_least_error(blocks(Format::kInt4, 32, Format::kFloat32), weighted, length);
+      expect_least_error(blocks(Format::kFloat4E2M1, 16, Format::kFloat8E4M3, true), weighted, length);
+    }
+}
+
+TEST(Quantized, OfEqualErrorsTheFirstScaleIsTaken) {
+  Encoding encoding = blocks(Format::kInt4, 4, Format::kFloat32);
+  encoding.rule = BlockScale::kLeastError;
+  const Tensor values = Tensor::of<float>({4}, {7, -3, 1, 0.4f});
+  const ScaleLayout layout(encoding, values.shape());
+  const std::vector<float> nothing_counts(4, 0.0f);
+  EXPECT_EQ(quantize(encoding, layout, values, {.weights = nothing_counts}).scales.data<float>()[0], 1);
+  // Of what is not finite, no error is a number.
+  const Tensor odd = Tensor::of<float>({4}, {7, std::nanf(""), 1, 0.4f});
+  EXPECT_EQ(quantize(encoding, layout, odd).scales.data<float>()[0], 1);
 }
 
 }  // namespace
