@@ -25,12 +25,15 @@ struct PrecisionOptions {
   std::optional<std::string> golden;
   bool cost_model = false;
   double calibration_seconds = 0;  ///< Set by tools that have a time limit; see NetworkArgs.
+  bool measures_elsewhere = false;  ///< The same.
   /// Set by tools that need golden results of some outputs, by name; others may be missing.
   std::function<bool(const std::string&)> needs_golden;
 
   /// --golden, --cost-model and --python-time-limit, in the section at hand.
   void declare_search(OptionTable& table);
-  NetworkArgs network_args() const { return {model, onnx, config, network, data, calibration_seconds}; }
+  NetworkArgs network_args() const {
+    return {model, onnx, config, network, data, calibration_seconds, measures_elsewhere};
+  }
 };
 
 // Tools that try something again and again: what judges a try, and what is kept of it.

@@ -16,6 +16,8 @@ struct NetworkArgs {
   const TrtNetworkArgs& network;
   const DataLoaderArgs& data;
   double calibration_seconds = 0;  ///< No further sample is calibrated with afterwards; 0: no limit.
+  /// Activations are measured for scales of weights on --calibration-inputs alone: others are known, or come later.
+  bool measures_elsewhere = false;
 };
 
 }  // namespace ulpscope::cli

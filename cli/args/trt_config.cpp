@@ -170,6 +170,20 @@ void TrtConfigArgs::declare_elements(OptionTable& table) {
   table.ours().value({"--block-size"}, block_size, "N",
                      "Weights that share a scale with --int4: 128 (default; 64 where a sum is no multiple), 64 or 32, "
                      "which TensorRT does not have");
+  table.ours().value(
+      {"--weight-scales"}, weight_scales, "RULE",
+      "What the scales of weights in int4 and nvfp4 are made for: amax, the largest weight of a block; "
+      "least-squares, the least error of the block; activations, the same with each error times the mean "
+      "square of what the weight is multiplied by on the calibration inputs (default where there are "
+      "inputs, else amax); or an answer (FILE.json): as there");
+  table.ours()
+      .value({"--mx-scale-rule"}, mx_scale_rule, "RULE",
+             "How the scales of mxfp8 and mxfp4 become powers of two: ceil, up (default), or ocp, down, so that large "
+             "values may saturate")
+      .choose({"ceil", "ocp"});
+  table.ours().list({"--calibration-inputs"}, calibration_inputs, "FILE",
+                    "Files of inputs that ranges and mean squares of activations come from (default: the inputs, or "
+                    "the samples of the search)");
 }
 
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
@@ -291,6 +305,13 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.backend = backend_name();
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
+  if (mx_scale_rule) {
+    if (!have_mx_scales(options.enabled) && !strongly_typed && !config_script && !config_postprocess_script)
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "[options] --mx-scale-rule: expected --mxfp8 or --mxfp4 beside it; other formats have no such scales");
+    options.scale_choice.mx = mx_scale_rule_from_name(*mx_scale_rule, "[options] --mx-scale-rule");
+  }
   if (target) options.target = *target;
   refuse_lacking_formats(options);
   options.threads = num_threads();

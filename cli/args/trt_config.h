@@ -18,6 +18,8 @@ struct TrtConfigArgs {
   std::optional<std::string> constraints;
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;
+  std::vector<std::string> calibration_inputs;
+  std::optional<std::string> weight_scales, mx_scale_rule;
   std::optional<double> quantile;
   std::optional<std::string> save_tactics, load_tactics, save_timing_cache, load_timing_cache;
   std::optional<std::string> config_script, config_postprocess_script;
@@ -32,7 +34,7 @@ struct TrtConfigArgs {
   PrecisionSet precisions() const;
 
   void declare_profiles(OptionTable& table);
-  /// The formats that operands are stored in as elements, --weights-only and --block-size.
+  /// The formats that operands are stored in as elements, --weights-only, --block-size, and how their scales are found.
   void declare_elements(OptionTable& table);
   void declare_accumulation(OptionTable& table);
   void declare_backend(OptionTable& table);

@@ -47,6 +47,13 @@ void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
   }
   if (!config.fusion) config.fusion = answer.fusion;
   if (!config.accumulation) config.accumulation = answer.accumulation;
+  if (!config.calibration_inputs.empty() || (config.weight_scales && *config.weight_scales != answer.weight_scales) ||
+      (config.mx_scale_rule && *config.mx_scale_rule != answer.mx_scale_rule))
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --answer: expected no --calibration-inputs, --weight-scales or --mx-scale-rule, which the "
+                "answer has; try a search with them");
+  config.weight_scales.reset();
+  if (!answer.mx_scale_rule.empty()) config.mx_scale_rule = answer.mx_scale_rule;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/loaded_model.h"
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
 #include "compare/data_loader.h"
@@ -55,12 +56,22 @@ CalibrationOptions calibration_options(const TrtConfigArgs& config) {
   return options;
 }
 
-/// The samples that the options give, one at a time.
-CalibrationSource calibration_source(const NetworkArgs& args, ScriptHost& host, const LoadedModel& model) {
-  InputSource next = args.data.generates()
-                         ? generated_inputs(args.model, args.data, input_bindings(*model.network),
+/// --calibration-inputs, else what the network runs on.
+DataLoaderArgs calibration_data(const NetworkArgs& args) {
+  DataLoaderArgs data = args.data;
+  if (args.config.calibration_inputs.empty()) return data;
+  data.load_inputs = args.config.calibration_inputs;
+  data.script.reset();
+  return data;
+}
+
+/// The samples that the options give, one at a time. `data` outlives it.
+CalibrationSource calibration_source(const NetworkArgs& args, const DataLoaderArgs& data, ScriptHost& host,
+                                     const LoadedModel& model) {
+  InputSource next = data.generates()
+                         ? generated_inputs(args.model, data, input_bindings(*model.network),
                                             calibration_shapes(model.build), /*iterations=*/1)
-                         : loaded_inputs(args.data, host, input_bindings(*model.network), "input data for calibration");
+                         : loaded_inputs(data, host, input_bindings(*model.network), "input data for calibration");
   return [next = std::move(next)]() -> std::optional<TensorsByName> {
     const auto sample = next();
     return sample ? std::optional(by_name(*sample)) : std::nullopt;
@@ -97,7 +108,7 @@ void check_writable(const std::filesystem::path& path) {
 
 void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
-  const DataLoaderArgs& data = args.data;
+  const DataLoaderArgs data = calibration_data(args);
   if (config.calibration_cache) check_writable(*config.calibration_cache);
   if (data.generates())
     log_warning(
@@ -109,7 +120,7 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const std::string total = data.generates() ? fmt::format(" of {}", data.iterations.value_or(1)) : std::string();
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
-  const CalibrationSource all = calibration_source(args, host, ModelAccess::loaded(model));
+  const CalibrationSource all = calibration_source(args, data, host, ModelAccess::loaded(model));
   std::size_t taken = 0;
   const CalibrationSource in_time = [&]() -> std::optional<TensorsByName> {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -143,6 +154,10 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
 void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
   const BuildOptions& build = ModelAccess::loaded(model).build;
+  if (!config.calibration_inputs.empty() && !build.enabled.needs_calibration() && !have_chosen_scales(build.enabled))
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --calibration-inputs: expected a format that is calibrated beside it; try --int8, --fp8, "
+                "--nvfp4 or --int4");
   if (!build.enabled.needs_calibration()) {
     if (config.calib_base_cls || config.quantile)
       log_warning(
@@ -165,10 +180,51 @@ void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   calibrate_now(args, host, model);
 }
 
+void choose_weight_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
+  const TrtConfigArgs& config = args.config;
+  LoadedModel& loaded = ModelAccess::loaded(model);
+  BuildOptions& build = loaded.build;
+  constexpr char kOption[] = "[options] --weight-scales";
+  if (config.weight_scales && config.weight_scales->ends_with(".json")) {
+    const MxScaleRule rule = build.scale_choice.mx;
+    take_scale_choice(read_answer(*config.weight_scales), kOption, build);
+    build.scale_choice.mx = rule;
+    loaded.weight_scales = build.scale_choice.weights;
+    check_weight_scales(*loaded.weight_scales, build.enabled, kOption);
+    return;
+  }
+  if (config.weight_scales) {
+    loaded.weight_scales = weight_scales_from_name(*config.weight_scales, kOption);
+    check_weight_scales(*loaded.weight_scales, build.enabled, kOption);
+    if (loaded.weight_scales != WeightScales::kActivations) build.scale_choice.weights = *loaded.weight_scales;
+  }
+  if (!have_chosen_scales(build.enabled) || build.strongly_typed) return;
+  const bool asked = loaded.weight_scales == WeightScales::kActivations;
+  if (loaded.weight_scales && !asked) return;
+  const DataLoaderArgs data = calibration_data(args);
+  if (config.calibration_inputs.empty() && args.measures_elsewhere) return;
+  if (data.generates() && !asked)
+    return log_once(LogLevel::kInfo,
+                    "Scales of weights in 4 bits are those of the largest weights (amax), since no inputs were given; "
+                    "by activations they err less: try --load-inputs or --calibration-inputs");
+  if (data.generates())
+    log_warning(
+        "[options] --weight-scales activations: the inputs are random numbers, since none were given, and say little "
+        "about real activations; try --calibration-inputs");
+  std::vector<TensorsByName> samples;
+  const CalibrationSource next = calibration_source(args, data, host, loaded);
+  while (const auto sample = next()) samples.push_back(*sample);
+  check_interrupted();
+  Progress progress;
+  progress.show("measuring activations");
+  measure_activations(model, samples);
+}
+
 }  // namespace
 
 void add_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   choose_scales(args, host, model);
+  choose_weight_scales(args, host, model);
   if (!args.network.repairs) return;
   // Calibration, and its cache, are of the network as it was.
   LoadedModel& loaded = ModelAccess::loaded(model);

@@ -97,7 +97,7 @@ class ConvertTool : public Tool {
     }
     if (!to_engine() && !to_view() && !no_python_checks_ && !no_verify_) checks = std::make_shared<OnnxChecks>();
     if (to_view()) network_.layer_precisions = convert_.layer_precisions;
-    const NetworkArgs args{model_, onnx_, config_, network_, data_};
+    const NetworkArgs args{model_, onnx_, config_, network_, data_, 0, convert_.answer.has_value()};
     Model model = load_network(args, *host);
     LoadedModel& loaded = ModelAccess::loaded(model);
     if (to_view()) {
@@ -106,10 +106,8 @@ class ConvertTool : public Tool {
     }
     loaded.checks = std::move(checks);
     loaded.build.assume_lowest = true;
-    if (config_.precisions().needs_calibration() || (to_engine() && loaded.build.enabled.needs_calibration())) {
-      if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
-      add_scales(args, *host, model);
-    }
+    if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
+    if (!convert_.answer || loaded.build.enabled.needs_calibration()) add_scales(args, *host, model);
     for (const auto& [name, type] : parse_types(io_types_, "[options] --io-types", "tensor"))
       convert_.io_types[name] = type;
     convert_.interrupt = check_interrupted;

@@ -95,6 +95,9 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   if (config.config_postprocess_script)
     build = host.postprocess_config(ScriptName::parse(*config.config_postprocess_script, "postprocess_config"),
                                     *network, build);
+  if (config.mx_scale_rule)
+    build.scale_choice.mx = mx_scale_rule_from_name(*config.mx_scale_rule, "[options] --mx-scale-rule");
+  set_dynamic_scale_rule(*network, build.scale_choice.mx);
   if (build.profiles.empty()) build.typical_shapes = typical_shapes(args, *network);
   check_interrupted();
   return ModelAccess::handle(std::move(result));

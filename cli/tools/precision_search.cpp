@@ -74,6 +74,7 @@ class PrecisionSearchTool : public Tool {
     // What prediction, trials and the held-out samples need is most of a search.
     constexpr double kCalibrationShare = 0.25;
     options_.calibration_seconds = kCalibrationShare * search.time_limit;
+    options_.measures_elsewhere = true;  // By the search, on its samples.
     options_.needs_golden = [thresholds = search.criterion.threshold](const std::string& output) {
       return thresholds.empty() || thresholds.find(output) != nullptr;
     };

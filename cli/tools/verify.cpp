@@ -105,7 +105,7 @@ class VerifyTool : public Tool {
     load_as(answer, config_);
     set_num_threads(config_.num_threads());
     const auto host = make_script_host(onnx_, limits_);
-    const NetworkArgs args{model_, onnx_, config_, network_, data_};
+    const NetworkArgs args{model_, onnx_, config_, network_, data_, 0, true};
     Model model = load_network(args, *host);
     LoadedModel& loaded = ModelAccess::loaded(model);
     loaded.build.assume_lowest = true;

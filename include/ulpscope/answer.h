@@ -16,6 +16,7 @@
 #include "ulpscope/precision.h"
 #include "ulpscope/raised_layers.h"
 #include "ulpscope/repair.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
@@ -254,6 +255,11 @@ struct AnswerFile {
   std::string golden;
   std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
   std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
+  /// As ModelOptions has them; empty where no format was allowed that they are about.
+  std::string weight_scales, mx_scale_rule;
+  /// For scales by activations, per product, by the layer's name: the mean square of each channel of its input that is
+  /// summed over, float32.
+  std::map<std::string, Tensor> mean_squares;
   std::filesystem::path path;           ///< Where it was read from, or will be written; no part of the file.
   /// Words behind `--answer PATH` that choose this set of it ("--trial", "3"); no part of the file.
   std::vector<std::string> set_options;

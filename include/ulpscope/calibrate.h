@@ -56,6 +56,12 @@ ULPSCOPE_API Calibration calibrate(Model& model, const CalibrationSource& next, 
 ULPSCOPE_API Calibration calibrate(Model& model, std::span<const TensorsByName> samples,
                                    const CalibrationOptions& options = {});
 
+/// Weights in int4 and nvfp4 take their scales by activations from now on: by the mean squares that the inputs of their
+/// products have on these samples (docs/numerics.md). Does nothing for a model that allows neither, and for one that
+/// was read with other `weight_scales`. `search` does it with its samples where nobody has. Throws
+/// Error(kInvalidArgument) without a sample, and for one that does not fit.
+ULPSCOPE_API void measure_activations(Model& model, std::span<const TensorsByName> samples);
+
 /// What the scales of the model cost: the largest rel-l2 of an output, over these samples, of every layer that has a
 /// form in int8 in that against float32. NaN where the outputs have no elements, infinite where something is not
 /// finite. Throws Error(kInvalidArgument) without a sample, for one that does not fit, and for a model without int8.

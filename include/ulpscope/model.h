@@ -29,6 +29,11 @@ struct ModelOptions {
   std::map<std::string, std::string> layer_precisions;
   /// Constants whose magnitudes are limited: "NAME" (to 32752, half of the largest fp16) or "NAME:LIMIT".
   std::vector<std::string> clamp_constants;
+  /// What the scales of weights in int4 and nvfp4 are made for: "amax", "least-squares" or "activations"
+  /// (docs/numerics.md). Empty: activations once measure_activations() knows them, as in a search; else amax.
+  std::string weight_scales;
+  /// How the scales of mxfp8 and mxfp4 are rounded to powers of two: "ceil", or "ocp", down.
+  std::string mx_scale_rule = "ceil";
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
   /// What products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper"; "hopper-fast":

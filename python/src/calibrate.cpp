@@ -51,6 +51,17 @@ void bind_calibrate(nb::module_& module) {
   module.def("calibrate", &calibrate_model, nb::arg("model"), nb::arg("next"), nb::arg("method"), nb::arg("quantile"),
              nb::arg("progress").none());
   module.def(
+      "measure_activations",
+      [](Model& model, const nb::list& samples) {
+        const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
+        LongCall call;
+        call.run([&] {
+          measure_activations(model, tensors);
+          return 0;
+        });
+      },
+      nb::arg("model"), nb::arg("samples"));
+  module.def(
       "calibration_error",
       [](const Model& model, const nb::list& samples) {
         const std::vector<TensorsByName> tensors = to_samples(samples, "sample");

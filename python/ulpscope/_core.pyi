@@ -18,6 +18,8 @@ class ModelOptions:
     layer_precisions: dict[str, str]
     fusion: str
     accumulation: str
+    weight_scales: str
+    mx_scale_rule: str
     target: str
     backend: str
     cost_model: bool
@@ -151,6 +153,7 @@ def convert(
 def calibrate(
     model: Model, next: Callable[[], _Arrays | None], method: str, quantile: float, progress: _Report
 ) -> tuple[str, dict[str, float], int]: ...
+def measure_activations(model: Model, samples: Sequence[_Arrays]) -> None: ...
 def calibration_error(model: Model, samples: Sequence[_Arrays]) -> float: ...
 def read_calibration_cache(path: _Path) -> tuple[str, dict[str, float]]: ...
 def write_calibration_cache(path: _Path, algorithm: str, scales: Mapping[str, float]) -> None: ...

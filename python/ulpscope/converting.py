@@ -78,6 +78,9 @@ def convert(
     threads: int = 0,
     backend: str = "cpu",
     memory_limit: int = 0,
+    weight_scales: Optional[str] = None,
+    mx_scale_rule: str = "ceil",
+    calibration_inputs: Optional[Data] = None,
 ) -> tuple[TypedModel, ConvertReport]:
     """The model with weights and casts in the types that its layers compute in; as `ulpscope convert`.
 
@@ -97,6 +100,8 @@ def convert(
     backend:   who runs both models: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     bias_correction: biases of int8 products take the mean error of their outputs on `data`, where that brings the outputs
                of the model nearer to float32; the new model computes other values in float32 then.
+    weight_scales, mx_scale_rule, calibration_inputs: as in ulpscope.search, without an answer, which has its own; None:
+               by activations where there are `calibration_inputs` or `data`, and from these.
     progress:  as in ulpscope.search: runs that were begun.
     memory_limit: bytes of tensors and prepared weights that are held at a time, as far as one layer of one sample
                allows; 0: no limit. A warning says what could not be held. The file is the same.
@@ -116,9 +121,15 @@ def convert(
             _LOG.warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
         options = answer._native.model_options()
         options.cost_model = False
+        if weight_scales is not None or mx_scale_rule != "ceil" or calibration_inputs is not None:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                "[convert] weight_scales, mx_scale_rule, calibration_inputs: expected none of them with an answer, which "
+                "has its own; try a search with them",
+            )
     else:
         options = _core.ModelOptions()
-        assign(options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
+        assign(options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target), weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule)
     assign(options, threads=threads, backend=backend, memory_limit=memory_limit)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)
@@ -133,10 +144,13 @@ def convert(
         choice.criterion = criterion
     if golden is not None:
         choice.set_golden(outputs_of(golden, loaded))
+    given = samples if calibration_inputs is None else samples_of(calibration_inputs, loaded, "calibration_inputs")
     if calibration is not None:
         use_calibration(loaded, calibration)
     elif answer is None and not loaded.brings_scales() and (method := calibrator_for(options.precisions)) is not None:
-        calibrate_samples(loaded, iter(samples), method)
+        calibrate_samples(loaded, iter(given), method)
+    if answer is None and (data is not None or calibration_inputs is not None):
+        _core.measure_activations(loaded, given)
     with watched(progress) as report:
         return _write(loaded, samples, choice, answer, out, report)
 

@@ -6,11 +6,13 @@ import re
 
 #: Options of the program, and the arguments that mean them.
 KEYWORDS = {
-    "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend", "--bias-correction": "bias_correction",
-    "--calibration-cache": "calibration", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
+    "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend",
+    "--bias-correction": "bias_correction", "--calibration-cache": "calibration",
+    "--calibration-inputs": "calibration_inputs", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
     "--golden": "golden", "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
-    "--memory-limit": "memory_limit", "--metric": "metric", "--metric-script": "metric", "--objective": "objective",
+    "--memory-limit": "memory_limit", "--mx-scale-rule": "mx_scale_rule", "--weight-scales": "weight_scales",
+    "--metric": "metric", "--metric-script": "metric", "--objective": "objective",
     "--precision": "fallback", "--relax": "relax", "--rtol": "rtol", "--target": "target", "--threshold": "threshold",
     "--typed": "typed",
 }  # fmt: skip
@@ -30,8 +32,9 @@ PROGRAMS = (
 )  # fmt: skip
 
 _WORDS = {
-    "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"), "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",),
-    "objective": ("fastest", "smallest", "cheapest"),
+    "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"),
+    "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",), "mx_scale_rule": ("ceil", "ocp"),
+    "objective": ("fastest", "smallest", "cheapest"), "weight_scales": ("amax", "least-squares", "activations"),
 }  # fmt: skip
 #: Commands stay as they are. An option may have a value, or what stands for one, behind it.
 _OPTION = re.compile(r"`[^`\n]*`|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: ([\w.-]+))?")

@@ -40,6 +40,8 @@ def quantize(
     calibrate_method: Any = None,
     verify: bool = True,
     threads: int = 0,
+    weight_scales: Optional[str] = None,
+    mx_scale_rule: str = "ceil",
 ) -> tuple[TypedModel, ConvertReport]:
     """The quantized model, with QuantizeLinear and DequantizeLinear around the layers that have such a form.
 
@@ -59,6 +61,7 @@ def quantize(
     output_path:            also write the model there.
     high_precision_dtype:   what layers that are not quantized compute in: "fp32", "fp16" or "bf16".
     verify:                 run the new model against the old one, bit for bit.
+    weight_scales, mx_scale_rule: as in ulpscope.search; by activations of `calibration_data` where there are some.
 
     Returns the model and a report, and raises Error, as ulpscope.convert.
 
@@ -102,7 +105,10 @@ def quantize(
         types.update({name: quantize_mode for name in chosen})
         types.update({name: higher for name in excluded})
         options["layer_precisions"] = types
-    options.update(data=samples[:_CHECKED] if samples else None, verify=verify, threads=threads)
+    options.update(
+        data=samples[:_CHECKED] if samples else None, calibration_inputs=samples or None, verify=verify, threads=threads,
+        weight_scales=weight_scales, mx_scale_rule=mx_scale_rule,
+    )  # fmt: skip
     typed, info = convert(model, calibration=calibration, out=out, **options)
     error = info.error_vs_fp32
     if error is not None and error > WORTH_A_WARNING and samples and calibration is not None:

@@ -68,6 +68,9 @@ def search(
     backend: str = "cpu",
     ray: str = "",
     ray_workers: int = 0,
+    weight_scales: Optional[str] = None,
+    mx_scale_rule: str = "ceil",
+    calibration_inputs: Optional[Data] = None,
 ) -> Answer:
     """The layers to keep in higher precision, so that the outputs stay within a tolerance; as `ulpscope precision search`.
 
@@ -101,6 +104,12 @@ def search(
     shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
+    weight_scales: what the scales of weights in int4 and nvfp4 are made for: "amax", "least-squares" (the least error of
+                 each block) or "activations" (the same, each error times the mean square of what it is multiplied by).
+                 None: activations.
+    mx_scale_rule: how the scales of mxfp8 and mxfp4 become powers of two: "ceil", or "ocp", down.
+    calibration_inputs: samples that ranges and mean squares of activations come from. None: those of the search.
+
     backend:     who runs the trials: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     ray:         a Ray cluster whose processes run samples and trials (pip install 'ulpscope[ray]'): "auto", "HOST:PORT",
                  or "local"; the answer is the same. ray_workers: at most so many processes; 0: one per core and sample.
@@ -122,8 +131,8 @@ def search(
     options = _core.ModelOptions()
     assign(
         options, precisions=wanted, target=os.fspath(target), fusion=fusion, accumulation=accumulation,
-        threads=threads, backend=backend,
-        layer_precisions=dict(layer_precisions or {}),
+        threads=threads, backend=backend, layer_precisions=dict(layer_precisions or {}),
+        weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
     )  # fmt: skip
     loaded = source.load(options)
     samples = samples_of(data, loaded)
@@ -148,7 +157,10 @@ def search(
     if journal is not None:
         strategy.journal = os.fspath(journal)
     with watched(progress) as report:
-        cache = _add_scales(loaded, wanted, calibration, samples, report)
+        given = samples if calibration_inputs is None else samples_of(calibration_inputs, loaded, "calibration_inputs")
+        cache = _add_scales(loaded, wanted, calibration, given, report)
+        if calibration_inputs is not None:
+            _core.measure_activations(loaded, given)
         if loaded.scales:
             strategy.calibration_cache = cache or place.removesuffix(".json") + ".calibration.cache"
         strategy.time_spent = time.monotonic() - begin

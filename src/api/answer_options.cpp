@@ -24,6 +24,8 @@ ModelOptions options_for(const AnswerFile& answer) {
     if (const auto precision = precision_named(name)) options.precisions.push_back(*precision);
   options.fusion = answer.fusion;
   options.accumulation = answer.accumulation;
+  if (!answer.weight_scales.empty()) options.weight_scales = answer.weight_scales;
+  if (!answer.mx_scale_rule.empty()) options.mx_scale_rule = answer.mx_scale_rule;
   options.cost_model = !build.assume_lowest;
   if (!build.target.empty()) options.target = build.target;
   options.external_data_dir = build.external_data_dir;

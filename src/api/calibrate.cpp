@@ -52,6 +52,32 @@ Calibration calibrate(Model& model, std::span<const TensorsByName> samples, cons
       model, [&] { return next < samples.size() ? std::optional(samples[next++]) : std::nullopt; }, options);
 }
 
+void measure_activations(Model& model, std::span<const TensorsByName> samples) {
+  LoadedModel& loaded = ModelAccess::loaded(model);
+  BuildOptions& build = loaded.build;
+  if (!have_chosen_scales(build.enabled) ||
+      loaded.weight_scales.value_or(WeightScales::kActivations) != WeightScales::kActivations)
+    return;
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[calibrate] weight_scales: expected at least one sample to measure activations on, got none; try "
+                "--calibration-inputs, or --weight-scales amax");
+  CalibrationOptions options;
+  options.threads = build.threads;
+  const std::size_t limit = build.memory_limit;
+  if (limit != 0) {
+    options.memory_limit = std::min(options.memory_limit, limit / 2);
+    loaded.weights.set_limits({limit, limit, limit});
+  }
+  build.mean_squares = input_mean_squares(*loaded.network, build.enabled, fitted_samples(*loaded.network, samples),
+                                          options, loaded.weights);
+  build.scale_choice.weights = WeightScales::kActivations;
+  log_info(
+      fmt::format("Scales of weights in 4 bits are chosen by activations: the mean squares of what {} product(s) read "
+                  "in {} sample(s)",
+                  build.mean_squares.size(), samples.size()));
+}
+
 double calibration_error(const Model& model, std::span<const TensorsByName> samples) {
   const LoadedModel& loaded = ModelAccess::loaded(model);
   if (!loaded.build.enabled.has_quantized())

@@ -39,6 +39,11 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   Choice choice{std::make_shared<Network>(*model.network), model.build, model.clamps, {}};
   set_num_threads(choice.build.threads);
   choice.build.constraints = ConstraintMode::kObey;
+  if (!options.answer && model.weight_scales == WeightScales::kActivations &&
+      choice.build.scale_choice.weights != WeightScales::kActivations)
+    throw Error(ErrorCode::kInvalidArgument,
+                "[convert] --weight-scales activations: expected samples to measure activations on, got none; try "
+                "--calibration-inputs, or --weight-scales least-squares");
   const std::string where = options.answer ? fmt::format("[convert] --answer {}", options.answer->path.string()) : "";
   if (options.answer) {
     check_answer_model(model, *options.answer, where);
@@ -46,6 +51,7 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
     if (choice.build.scales.empty()) choice.build.scales = options.answer->scales;
+    take_scale_choice(*options.answer, where, choice.build);
     const auto& repairs = options.answer->answer.repairs;
     apply_repairs(*choice.network, choice.build.scales, repairs);
     choice.repairs.insert(choice.repairs.end(), repairs.begin(), repairs.end());

@@ -31,7 +31,8 @@ struct LoadedModel {
   std::filesystem::path external_data;   ///< Empty: beside the file, or the working directory.
   std::shared_ptr<Network> network;      ///< With everything that was asked for.
   BuildOptions build;                    ///< What it is built for; int8 scales are those before repairs.
-  WeightCache weights;                   ///< What calibration prepared.
+  std::optional<WeightScales> weight_scales;  ///< Where somebody asked for them.
+  WeightCache weights;                        ///< What calibration prepared.
   std::shared_ptr<EarlyStart> start;     ///< Of the backend, while the model is read.
   std::vector<Repair> clamps;            ///< Done to the network already.
   BuildRecord record;                    ///< What made this network of the file, as answers keep it.
@@ -77,6 +78,10 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
 /// does not have, and for one that is asked for in another type.
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
                          const std::string& where, Requests& requested);
+
+/// The scales of weights and of blocks that the answer was found with. Throws Error(kInvalidFile), which starts with
+/// `where`, for names that no version knows.
+void take_scale_choice(const AnswerFile& answer, const std::string& where, BuildOptions& build);
 
 /// The tolerance of the answer. Throws Error(kInvalidArgument), which starts with `where`, when it does not say one.
 CriterionOptions criterion_of(const AnswerFile& answer, const std::string& where);

@@ -38,6 +38,14 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;
+  build.scale_choice.mx = mx_scale_rule_from_name(options.mx_scale_rule, "[model] mx_scale_rule");
+  set_dynamic_scale_rule(network, build.scale_choice.mx);
+  if (!options.weight_scales.empty()) {
+    model.weight_scales = weight_scales_from_name(options.weight_scales, "[model] weight_scales");
+    check_weight_scales(*model.weight_scales, build.enabled, "[model] weight_scales");
+    // By activations, once these are measured.
+    if (model.weight_scales != WeightScales::kActivations) build.scale_choice.weights = *model.weight_scales;
+  }
   model.external_data = options.external_data_dir;
   model.record.clamp_constants = options.clamp_constants;
   model.clamps = clamp_constants(network, options.clamp_constants);
@@ -154,6 +162,15 @@ namespace {
 }
 
 }  // namespace
+
+void take_scale_choice(const AnswerFile& answer, const std::string& where, BuildOptions& build) {
+  build.scale_choice = {};
+  if (!answer.weight_scales.empty())
+    build.scale_choice.weights = weight_scales_from_name(answer.weight_scales, where + ": weight_scales");
+  if (!answer.mx_scale_rule.empty())
+    build.scale_choice.mx = mx_scale_rule_from_name(answer.mx_scale_rule, where + ": mx_scale_rule");
+  build.mean_squares = answer.mean_squares;
+}
 
 void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where) {
   if (const std::string hash = model.hash(); answer.model_hash != hash)

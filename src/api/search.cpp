@@ -26,6 +26,7 @@
 #include "runners/ray_workers.h"
 #include "runtime/executable.h"
 #include "runtime/memory_limit.h"
+#include "ulpscope/calibrate.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -183,6 +184,20 @@ void check_options(const SearchStrategy& options) {
     refuse("max trials", "1 or more, or 0 for no limit", static_cast<double>(options.max_trials));
 }
 
+/// By the samples of the search, where nobody has measured or asked for other scales.
+void measure_activations(const Model& model, const std::vector<TensorMap>& samples, const SearchOptions& options) {
+  LoadedModel& loaded = ModelAccess::loaded(model);
+  if (loaded.build.scale_choice.weights != WeightScales::kAmax || !have_chosen_scales(loaded.build.enabled)) return;
+  if (options.progress) options.progress({.stage = std::string(text_of(Stage::kFloat32))});
+  std::vector<TensorsByName> by_name;
+  for (const TensorMap& sample : samples) {
+    TensorsByName& each = by_name.emplace_back();
+    for (const NamedTensor& input : sample) each.emplace(input.name, input.tensor);
+  }
+  Model handle = model;
+  measure_activations(handle, by_name);
+}
+
 Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(model);
   check_options(options);
@@ -197,6 +212,9 @@ Prepared prepare(const Model& model, std::span<const TensorsByName> samples, con
   result.task.infinities_equal = options.criterion.infinities_equal;
   place_layers(*loaded.network, options, result.task);
   result.data = make_data(loaded, samples, options);
+  measure_activations(model, result.data.samples, options);
+  result.task.build.scale_choice = loaded.build.scale_choice;
+  result.task.build.mean_squares = loaded.build.mean_squares;
   warn_of_small_limit(*loaded.network, result.task.memory_limit);
   result.criterion = make_criterion(options.criterion, loaded.scripts(), loaded.output_names());
   warn_of_weak_grounds(result.task, result.data);
@@ -289,6 +307,9 @@ AnswerFile describe(const LoadedModel& model, const Network& network, const Sear
   file.criterion_options = criterion_words(options.criterion);
   file.scales = model.build.scales;
   if (model.build.enabled.needs_calibration()) file.calibration_cache = options.calibration_cache.string();
+  if (have_chosen_scales(model.build.enabled)) file.weight_scales = name_of(model.build.scale_choice.weights);
+  if (have_mx_scales(model.build.enabled)) file.mx_scale_rule = name_of(model.build.scale_choice.mx);
+  if (model.build.scale_choice.weights == WeightScales::kActivations) file.mean_squares = model.build.mean_squares;
   file.build = model.record;
   file.build.assume_lowest = model.build.assume_lowest;
   for (const LayerId id : network.all_layer_ids())

@@ -35,6 +35,7 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   if (!options.candidate.empty()) return criterion->judge(golden, ordered_outputs(*loaded.network, options.candidate));
   const auto repaired = std::make_shared<Network>(*loaded.network);
   if (build.scales.empty()) build.scales = answer.scales;
+  take_scale_choice(answer, where, build);
   apply_repairs(*repaired, build.scales, answer.answer.repairs);
   Requests requested = own_requests(*repaired);
   request_kept_layers(loaded, *repaired, answer, where, requested);

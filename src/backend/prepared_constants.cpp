@@ -37,10 +37,25 @@ Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
   return result;
 }
 
+ScaleRules rules_of(const Operand& weights) {
+  ScaleRules rules;
+  if (weights.channel_weights != nullptr) rules.weights = weights.channel_weights->mean_squares;
+  return rules;
+}
+
+/// Tells operands with the same values apart that are encoded in another way.
+std::string encoding_key(const Operand& operand) {
+  std::string key = to_string(*operand.encoding);
+  if (operand.channel_weights == nullptr) return key;
+  const std::vector<float>& squares = operand.channel_weights->mean_squares;
+  const std::string_view bytes(reinterpret_cast<const char*>(squares.data()), squares.size() * sizeof(float));
+  return key + fmt::format(" for {:016x}", std::hash<std::string_view>()(bytes));
+}
+
 /// Weights that are stored as elements, as numbers.
 Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values) {
   const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
-  Tensor result = dequantized(quantize(*weights.encoding, layout, values), layout);
+  Tensor result = dequantized(quantize(*weights.encoding, layout, values, rules_of(weights)), layout);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
 }
@@ -106,8 +121,7 @@ ConstantSource PreparedConstants::weights(const ProductKernel& kernel) const {
 std::string PreparedConstants::weights_key(const ProductKernel& kernel) const {
   const Operand& operand = kernel.operands[1];
   if (!operand.is_encoded()) return key(operand);
-  return fmt::format("{}|{} as {}", key(operand), element_weights_key(kernel.layer, operand),
-                     to_string(*operand.encoding));
+  return fmt::format("{}|{} as {}", key(operand), element_weights_key(kernel.layer, operand), encoding_key(operand));
 }
 
 std::string PreparedConstants::scale_shift_key(const Layer& l) const {
@@ -132,7 +146,7 @@ ConstantSource PreparedConstants::convolution_weights(const ProductKernel& kerne
   const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
   key = "conv|" + this->key(weights);
   const bool coded = kernel.operands[1].is_encoded() && !kernel.elements;
-  if (coded) key += fmt::format("|as {}", to_string(*kernel.operands[1].encoding));
+  if (coded) key += fmt::format("|as {}", encoding_key(kernel.operands[1]));
   if (kernel.normalization == kNone) return coded ? this->weights(kernel) : source(weights);
   key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
   return [&spec = spec_, &l, operand = kernel.operands[1], coded,
@@ -169,14 +183,14 @@ std::pair<Tensor, Tensor> PreparedConstants::normalized_parameters(const Product
   const ConstantSource source = convolution_weights(kernel, rounding, key);
   Tensor weights = weights_.get(key, source);
   if (kernel.elements)
-    weights = weights_of_elements(layer(kernel.layer), *kernel.operands[1].encoding, weights,
+    weights = weights_of_elements(layer(kernel.layer), kernel.operands[1], weights,
                                   fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
   return {std::move(weights), convolution_bias(kernel, rounding, key)};
 }
 
-Tensor PreparedConstants::weights_of_elements(const Layer& l, const Encoding& encoding, const Tensor& values,
+Tensor PreparedConstants::weights_of_elements(const Layer& l, const Operand& operand, const Tensor& values,
                                               const std::string& key, bool rescaled) const {
-  const auto weights = element_weights(l, encoding, values, key, rescaled);
+  const auto weights = element_weights(l, operand, values, key, rescaled);
   return weights_.get(key + "|elements and back", [&] {
     Tensor result(DataType::kFloat32, values.shape());
     const bool single = weights->scales.size() == 1;
@@ -193,7 +207,7 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
   if (l.op->kind == OpKind::kContraction) {
     const std::string key = element_weights_key(id, operand);
     if (operand.encoding->granularity != Granularity::kBlock && operand.rounding == Rounding::kNone)
-      return weights_of_elements(l, *operand.encoding, value, key, false);
+      return weights_of_elements(l, operand, value, key, false);
     return weights_.get(fmt::format("{}|as stored, rounded {}", key, static_cast<int>(operand.rounding)),
                         [&] { return as_stored(spec_, l, operand, value); });
   }
@@ -210,7 +224,7 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
 std::string PreparedConstants::element_weights_key(LayerId id, const Operand& weights) const {
   const Layer& l = layer(id);
   const std::size_t axis = weight_channel_axis(spec_, l);
-  const std::string encoding = to_string(*weights.encoding);
+  const std::string encoding = encoding_key(weights);
   // Scales that the file has are the layer's.
   if (dequantized_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
     return fmt::format("{}{}|{}|{}", weights_.scope(), id.number(), key(weights.tensor), encoding);
@@ -219,29 +233,29 @@ std::string PreparedConstants::element_weights_key(LayerId id, const Operand& we
 }
 
 std::shared_ptr<const PreparedConstants::ElementWeights> PreparedConstants::element_weights(
-    const Layer& l, const Encoding& encoding, const Tensor& values, const std::string& key, bool rescaled) const {
-  return std::static_pointer_cast<const ElementWeights>(
-      weights_.get_object(key + "|elements", [&, &given = values, &encoding = encoding] {
-        const Tensor values = given.in_memory();
-        const ScaleLayout layout = scale_layout(spec_, l, 1, encoding);
-        auto result = std::make_shared<ElementWeights>();
-        if (!rescaled && encoding.granularity == Granularity::kTensor)
-          result->scales = dequantized_weights(spec_, l.inputs[1], 0, 1);
-        if (!rescaled && encoding.granularity == Granularity::kChannel)
-          result->scales =
-              dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
-        if (result->scales || encoding.granularity != Granularity::kBlock) {
-          const NumericFormat& format = format_of(encoding.format);
-          if (!result->scales) result->scales = own_scales(format, layout, values);
-          result->elements = weights_tensor(DataType::kFloat32, values.shape());
-          quantize(format, layout, values, result->scales, result->elements.data<float>(), false);
-        } else {
-          const Quantized made = quantize(encoding, layout, values);
-          result->elements = summed_elements(encoding, made, layout);
-          result->scales = outer_scales(encoding, made);
-        }
-        return PreparedObject{result, result->elements.bytes() + result->scales.bytes()};
-      }));
+    const Layer& l, const Operand& weights, const Tensor& values, const std::string& key, bool rescaled) const {
+  return std::static_pointer_cast<const ElementWeights>(weights_.get_object(key + "|elements", [&, &given = values] {
+    const Encoding& encoding = *weights.encoding;
+    const Tensor values = given.in_memory();
+    const ScaleLayout layout = scale_layout(spec_, l, 1, encoding);
+    auto result = std::make_shared<ElementWeights>();
+    if (!rescaled && encoding.granularity == Granularity::kTensor)
+      result->scales = dequantized_weights(spec_, l.inputs[1], 0, 1);
+    if (!rescaled && encoding.granularity == Granularity::kChannel)
+      result->scales =
+          dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+    if (result->scales || encoding.granularity != Granularity::kBlock) {
+      const NumericFormat& format = format_of(encoding.format);
+      if (!result->scales) result->scales = own_scales(format, layout, values);
+      result->elements = weights_tensor(DataType::kFloat32, values.shape());
+      quantize(format, layout, values, result->scales, result->elements.data<float>(), false);
+    } else {
+      const Quantized made = quantize(encoding, layout, values, rules_of(weights));
+      result->elements = summed_elements(encoding, made, layout);
+      result->scales = outer_scales(encoding, made);
+    }
+    return PreparedObject{result, result->elements.bytes() + result->scales.bytes()};
+  }));
 }
 
 Tensor PreparedConstants::product_scales(const Operand& x, const Tensor& weights, const std::string& key) const {

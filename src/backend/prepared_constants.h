@@ -57,11 +57,11 @@ class PreparedConstants {
   };
   /// Names the elements of a product's weights: the same for layers, of any network, that use a constant in one way.
   std::string element_weights_key(LayerId id, const Operand& weights) const;
-  /// `rescaled`: the values are no longer those of the file.
-  std::shared_ptr<const ElementWeights> element_weights(const Layer& l, const Encoding& encoding, const Tensor& values,
+  /// `weights`: how the layer reads them. `rescaled`: the values are no longer those of the file.
+  std::shared_ptr<const ElementWeights> element_weights(const Layer& l, const Operand& weights, const Tensor& values,
                                                         const std::string& key, bool rescaled) const;
   /// The weights of a product as elements times their scales; `key` and `rescaled` as for element_weights().
-  Tensor weights_of_elements(const Layer& l, const Encoding& encoding, const Tensor& values, const std::string& key,
+  Tensor weights_of_elements(const Layer& l, const Operand& operand, const Tensor& values, const std::string& key,
                              bool rescaled) const;
   /// A constant operand that is read as elements, times their scales.
   Tensor dequantized(LayerId id, const Operand& operand) const;

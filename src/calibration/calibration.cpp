@@ -11,6 +11,7 @@
 #include "compare/data_loader.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "graph/evaluate.h"
 #include "ops/registry.h"
@@ -240,6 +241,16 @@ class ChannelCounts {
       }
   }
 
+  /// What another tensor with the same channels had, too.
+  void add(const ChannelCounts& other) {
+    if (squares_.size() != other.squares_.size()) return;
+    for (std::size_t c = 0; c < squares_.size(); ++c) {
+      largest_[c] = std::max(largest_[c], other.largest_[c]);
+      squares_[c] += other.squares_[c];
+      counts_[c] += other.counts_[c];
+    }
+  }
+
   ChannelRange range() const {
     ChannelRange result;
     result.largest = largest_;
@@ -432,6 +443,48 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
                [&](std::size_t t, const Tensor& value) { counts[t].add(value, tensors[t].axis); });
   std::map<std::string, ChannelRange> result;
   for (std::size_t t = 0; t < ids.size(); ++t) result.emplace(network.tensor(ids[t]).name, counts[t].range());
+  return result;
+}
+
+std::map<std::string, Tensor> input_mean_squares(const Network& network, PrecisionSet precisions,
+                                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
+                                                 const WeightCache& weights) {
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[calibrate] expected at least one sample to weigh errors of weights by, got none");
+  const auto spec = specialize(network, shapes_of(physical_inputs(samples.front(), input_bindings(network))));
+  using Channels = std::pair<TensorId, int>;  // A tensor, and its axis.
+  std::map<Channels, std::size_t> places;
+  std::vector<TensorId> tensors;
+  std::vector<std::size_t> axes;
+  // Products with the same weights have the same scales.
+  std::map<Channels, std::vector<LayerId>> readers;
+  for (const LayerId id : products_with_chosen_scales(*spec, precisions)) {
+    const Layer& layer = network.layer(id);
+    const Channels input{layer.inputs[0], summed_axis(*spec, layer, 0)};
+    readers[{layer.inputs[1], summed_axis(*spec, layer, 1)}].push_back(id);
+    if (!places.emplace(input, tensors.size()).second) continue;
+    tensors.push_back(input.first);
+    axes.push_back(static_cast<std::size_t>(input.second));
+  }
+  std::vector<ChannelCounts> counts(tensors.size());
+  if (!tensors.empty())
+    visit_values(network, tensors, samples, options, weights,
+                 [&](std::size_t t, const Tensor& value) { counts[t].add(value, axes[t]); });
+  std::map<std::string, Tensor> result;
+  for (const auto& [constant, layers] : readers) {
+    const auto counts_of = [&, &network = network](LayerId id) -> const ChannelCounts& {
+      const Layer& layer = network.layer(id);
+      return counts[places.at({layer.inputs[0], summed_axis(*spec, layer, 0)})];
+    };
+    ChannelCounts all = counts_of(layers.front());
+    for (std::size_t i = 1; i < layers.size(); ++i) all.add(counts_of(layers[i]));
+    const std::vector<float> squares = all.range().mean_square;
+    if (squares.empty()) continue;
+    Tensor tensor(DataType::kFloat32, {std::ssize(squares)});
+    std::ranges::copy(squares, tensor.data<float>());
+    for (const LayerId id : layers) result.emplace(network.layer(id).name, tensor);
+  }
   return result;
 }
 

@@ -81,6 +81,16 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
                                                    const CalibrationOptions& options = {},
                                                    const WeightCache& weights = {});
 
+/// Per product with constant weights whose scales are chosen in one of these precisions
+/// (products_with_chosen_scales()), by the layer's name: the mean square, in fp32 and over all samples, of each channel
+/// of input 0 that is summed over; of several products with the same weights, over the inputs of all. Values that are
+/// not finite are left out. Shapes may differ between samples. The same for every number of threads. Throws
+/// Error(kInvalidArgument) as calibrate() does.
+std::map<std::string, Tensor> input_mean_squares(const Network& network, PrecisionSet precisions,
+                                                 std::span<const TensorMap> samples,
+                                                 const CalibrationOptions& options = {},
+                                                 const WeightCache& weights = {});
+
 /// The tensors whose scales int8 layers need (int8_tensors), for the shapes that an engine of the network is built for;
 /// none if it does not work for them (the build says why).
 std::vector<TensorId> wanted_tensors(const Network& network, const BuildOptions& build);

@@ -403,7 +403,8 @@ class Converter {
                readings[id] == Reading::kDequantized)
         changes_.copied.push_back(id);  // It stands alone, and what it reads comes out of a Cast: followers would join.
     }
-    for (const auto& [id, form] : coded_) integers_.add_weights(form, changes_.typing.reads[id][1].type, id, changes_);
+    for (const auto& [id, form] : coded_)
+      integers_.add_weights(result_.assignment, form, changes_.typing.reads[id][1].type, id, changes_);
     if (integers_.constants() > 0)
       result_.prepared.push_back(
           fmt::format("{} constant(s) are quantized, {} per output channel, as the engine quantizes them",

@@ -11,6 +11,7 @@
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -22,8 +23,8 @@ bool usable(float scale) { return scale >= kSmallestScale && scale <= kLargestSc
 
 /// How the layer reads an operand in a precision, or in int8 where the file says so.
 Encoding encoding_for(const Specialization& spec, const Layer& layer, Precision precision, std::size_t input,
-                      DataType number) {
-  return encoding_of(spec, layer, is_float(precision) ? Precision::kINT8 : precision, input, number);
+                      DataType number, const ScaleChoice& choice) {
+  return encoding_of(spec, layer, is_float(precision) ? Precision::kINT8 : precision, input, number, choice);
 }
 
 /// The axis with a scale for each index, or of blocks; -1: one scale for all.
@@ -100,7 +101,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     const TensorId input = layer.inputs[i];
     if (input == kNone) continue;
     if (spec.type(input) != DataType::kFloat32) return "its types in the file are not float32";
-    const Encoding encoding = encoding_for(spec, layer, precision, i, assignment.int8_output);
+    const Encoding encoding = encoding_for(spec, layer, precision, i, assignment.int8_output, assignment.scale_choice);
     std::string reason;
     if (!spec.is_constant(input)) {
       reason = activation_obstacle(spec, assignment, input, encoding);
@@ -116,18 +117,22 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
   return {};
 }
 
-TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input, Precision precision, DataType number) {
+TypedChanges::Quantized IntegerExport::quantize(const Assignment& assignment, LayerId id, std::size_t input,
+                                                Precision precision, DataType number) {
   const Layer& layer = spec_.network->layer(id);
   const auto own = weights_.find(id);
   const bool has_own = input == 1 && own != weights_.end();
-  const Encoding encoding = encoding_for(spec_, layer, precision, input, number);
+  const Encoding encoding = encoding_for(spec_, layer, precision, input, number, assignment.scale_choice);
   const std::int64_t axis = axis_of(spec_, layer, encoding);
   const std::tuple key{layer.inputs[input], precision, axis, number};
   if (!has_own)
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
   const Tensor values = (has_own ? own->second : spec_.value(layer.inputs[input])).in_memory();
   TypedChanges::Quantized result;
-  Quantized made = ulpscope::quantize(encoding, layout_of(spec_, layer, input, encoding), values);
+  ScaleRules rules;
+  const SharedChannelWeights weighted = channel_weights_of(spec_, layer, input, encoding, assignment);
+  if (weighted != nullptr) rules.weights = weighted->mean_squares;
+  Quantized made = ulpscope::quantize(encoding, layout_of(spec_, layer, input, encoding), values, rules);
   result.axis = std::max<std::int64_t>(axis, 0);
   result.type = format_of(encoding.format).type;
   result.elements = std::move(made.elements);
@@ -141,10 +146,11 @@ TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input, P
   return result;
 }
 
-void IntegerExport::add_weights(Precision precision, DataType number, LayerId id, TypedChanges& changes) {
+void IntegerExport::add_weights(const Assignment& assignment, Precision precision, DataType number, LayerId id,
+                                TypedChanges& changes) {
   // What the file has as elements stays so.
   if (is_dequantized_constant(*spec_.network, spec_.network->layer(id).inputs[1])) return;
-  TypedChanges::Quantized entry = quantize(id, 1, precision, number);
+  TypedChanges::Quantized entry = quantize(assignment, id, 1, precision, number);
   entry.layer = id;
   entry.input = 1;
   entry.number = number;
@@ -183,12 +189,19 @@ void IntegerExport::add(const Assignment& assignment, const Readings& readings, 
     TypedChanges::Quantized entry;
     if (spec_.is_constant(input)) {
       if (is_integer_constant(spec_, layer, i)) continue;
-      entry = quantize(id, i, assignment.precision[id], DataType::kFloat32);
+      entry = quantize(assignment, id, i, assignment.precision[id], DataType::kFloat32);
     } else {
       if (dequantized(spec_, input)) continue;
-      const Encoding encoding = encoding_for(spec_, layer, assignment.precision[id], i, DataType::kFloat32);
+      const Encoding encoding =
+          encoding_for(spec_, layer, assignment.precision[id], i, DataType::kFloat32, assignment.scale_choice);
       const float scale = activation_scale(spec_, input, encoding, assignment.scale);
       entry.type = format_of(encoding.format).type;
+      if (encoding.rule == BlockScale::kLargestRoundedDown)
+        log_once(
+            LogLevel::kWarning,
+            "[convert] --mx-scale-rule ocp: the weights have such scales; activations are quantized by TensorRT's "
+            "TRT_MXFP8DynamicQuantize, whose rounding of scales is not documented: what is proven here holds if it "
+            "rounds down");
       if (encoding.second_scale) entry.second = scale;
       if (encoding.granularity == Granularity::kBlock) {
         entry.axis = encoding.axis;

@@ -33,20 +33,22 @@ class IntegerExport {
   void add(const Assignment& assignment, const Readings& readings, LayerId id, TypedChanges& changes);
   /// Adds the weights of a layer that stores these alone as elements, and reads them in this type. REQUIRES: no
   /// integer_obstacle().
-  void add_weights(Precision precision, DataType number, LayerId id, TypedChanges& changes);
+  void add_weights(const Assignment& assignment, Precision precision, DataType number, LayerId id,
+                   TypedChanges& changes);
 
   int constants() const noexcept { return constants_; }
   int per_channel() const noexcept { return per_channel_; }
 
  private:
-  TypedChanges::Quantized quantize(LayerId id, std::size_t input, Precision precision, DataType number);
+  TypedChanges::Quantized quantize(const Assignment& assignment, LayerId id, std::size_t input, Precision precision,
+                                   DataType number);
   /// Nobody reads this float32 tensor but Casts to narrower types.
   bool read_narrow_alone(const Typing& typing, TensorId id) const;
 
   const Specialization& spec_;
   std::map<LayerId, Tensor> weights_;
   /// Constants that several layers read in the same way are quantized once. By tensor, precision, axis (-1: one scale),
-  /// and the type in which they are read.
+  /// and the type in which they are read; the axis tells apart what their errors count, too.
   std::map<std::tuple<TensorId, Precision, std::int64_t, DataType>, TypedChanges::Quantized> shared_;
   int constants_ = 0, per_channel_ = 0;
 };

@@ -115,6 +115,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
                      const TypedModelOptions& convert_options, bool equal_at_every_level,
                      std::vector<TensorMap>& outputs) {
   const std::shared_ptr<Network> typed = import_onnx(file, registry_with_onnxruntime());
+  set_dynamic_scale_rule(*typed, assignment.scale_choice.mx);
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
   options.memory_limit = typed_options.memory_limit = convert_options.memory_limit;

@@ -242,10 +242,13 @@ DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
   return DataType::kUndefined;
 }
 
-Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const Requests* requested) {
+Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const Requests* requested,
+                             const QuantizedChoices* choices_of_build) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
-  const QuantizedChoices quantized(spec, options);
+  std::optional<QuantizedChoices> own;
+  if (choices_of_build == nullptr) own.emplace(spec, options);
+  const QuantizedChoices& quantized = own ? *own : *choices_of_build;
   const Kept requests = read_constraints(spec, options, requested, quantized);
   const std::vector<Precision> allowed = allowed_precisions(options);
   const Precision next_higher = allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front();
@@ -254,6 +257,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   result.precision.assign(network.layers.size(), Precision::kFP32);
   result.reason.assign(network.layers.size(), "");
   result.scale = quantized.scales();
+  quantized.add_scale_choice(options, result);
   result.int8_output = storage_of(allowed.front());
   result.accumulation = options.accumulation;
   std::vector<TensorId> without_scale;

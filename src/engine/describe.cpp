@@ -96,6 +96,7 @@ class Describer {
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
     if (reads_elements(readings_[id]) && index < 2) {
       Operand result{.tensor = tensor, .first = first, .encoding = encoding(id, index), .scales = ScaleSource::kOwn};
+      if (constant) result.channel_weights = channel_weights_of(spec_, layer(id), index, *result.encoding, assignment_);
       if (constant) return result;
       const auto in_file = dequantized(spec_, tensor);
       const bool calibrated =
@@ -111,6 +112,7 @@ class Describer {
     if (readings_[id] == Reading::kCodedWeights && index == 1) {
       result.encoding = encoding(id, index);
       result.scales = ScaleSource::kOwn;
+      result.channel_weights = channel_weights_of(spec_, layer(id), index, *result.encoding, assignment_);
     }
     return result;
   }
@@ -133,7 +135,7 @@ class Describer {
   /// How operand 0 or 1 of a layer that reads elements, or weights of elements, is encoded.
   Encoding encoding(LayerId id, std::size_t index) const {
     const Precision p = assignment_.precision[id];
-    if (!is_float(p)) return encoding_of(spec_, layer(id), p, index, storage_as_number());
+    if (!is_float(p)) return encoding_of(spec_, layer(id), p, index, storage_as_number(), assignment_.scale_choice);
     const Format format = format_in_file(spec_, layer(id).inputs[index]);
     const TensorId tensor = layer(id).inputs[index];
     // One scale for all of the weights in a float format comes behind the sum with that of the activation, as one.

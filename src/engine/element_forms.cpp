@@ -7,6 +7,7 @@
 #include "engine/int8.h"
 #include "ops/forms.h"
 #include "ops/window.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -90,7 +91,7 @@ int summed_axis(const Specialization& spec, const Layer& layer, std::size_t oper
 }
 
 Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision precision, std::size_t operand,
-                     DataType number) {
+                     DataType number, const ScaleChoice& choice) {
   const LayerForm& form = form_of(precision);
   const bool constant = spec.is_constant(layer.inputs[operand]);
   Encoding result = *(constant ? form.weight : form.activation).encoding;
@@ -99,11 +100,64 @@ Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision p
     result.axis = summed_axis(spec, layer, operand);
     // Only int4 has float scales: those of the numbers beside it.
     if (result.scale == Format::kFloat16) result.scale = format_of(number)->id;
+    if (has_mx_scales(result) && choice.mx == MxScaleRule::kOcp) result.rule = BlockScale::kLargestRoundedDown;
+    if (constant && has_chosen_scales(result) && choice.weights != WeightScales::kAmax)
+      result.rule = BlockScale::kLeastError;
   } else if (constant && (!is_product(layer.op->function) || (matrices && form.is_quantized() && form.products_only))) {
     // cuBLASLt takes scales per column for both operands or none, at a third of the speed.
     result = {.format = result.format, .granularity = Granularity::kTensor};
   }
   return result;
+}
+
+std::vector<LayerId> products_with_chosen_scales(const Specialization& spec, PrecisionSet precisions) {
+  std::vector<LayerId> result;
+  for (const auto& [id, layer] : spec.network->layers.items()) {
+    if (!is_product(layer.op->function) || layer.inputs.size() < 2 || !spec.is_constant(layer.inputs[1])) continue;
+    const bool chosen = std::ranges::any_of(precisions.members(), [&, &l = id](Precision p) {
+      return !is_float(p) && has_chosen_scales(*form_of(p).weight.encoding) && has_form(spec, l, p);
+    });
+    if (chosen) result.push_back(id);
+  }
+  return result;
+}
+
+IdMap<TensorId, SharedChannelWeights> find_channel_weights(const Specialization& spec, const BuildOptions& options) {
+  IdMap<TensorId, SharedChannelWeights> result;
+  if (options.scale_choice.weights != WeightScales::kActivations) return result;
+  result.resize(spec.network->tensors.size());
+  PrecisionSet precisions = options.enabled;
+  precisions |= options.on_request;
+  for (const LayerId id : products_with_chosen_scales(spec, precisions)) {
+    const Layer& layer = spec.network->layer(id);
+    SharedChannelWeights& weights = result[layer.inputs[1]];
+    const auto found = options.mean_squares.find(layer.name);
+    if (weights != nullptr || found == options.mean_squares.end()) continue;
+    const int axis = summed_axis(spec, layer, 1);
+    const Tensor& squares = found->second;
+    if (squares.size() != (*spec.shape(layer.inputs[1]))[static_cast<std::size_t>(axis)])
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[build] mean squares of layer '{}': expected one for each of the {} channels that it "
+                      "sums over, got {}; try a search on this model",
+                      layer.name, (*spec.shape(layer.inputs[1]))[static_cast<std::size_t>(axis)], squares.size()));
+    const auto values = squares.values<float>();
+    weights = std::make_shared<const ChannelWeights>(ChannelWeights{axis, {values.begin(), values.end()}});
+  }
+  return result;
+}
+
+SharedChannelWeights channel_weights_of(const Specialization& spec, const Layer& layer, std::size_t operand,
+                                        const Encoding& encoding, const Assignment& assignment) {
+  if (encoding.rule != BlockScale::kLeastError || assignment.scale_choice.weights != WeightScales::kActivations ||
+      assignment.channel_weights.empty())
+    return nullptr;
+  const SharedChannelWeights& found = assignment.channel_weights[layer.inputs[operand]];
+  // Another layer may read the constant the other way round.
+  const bool fits =
+      found != nullptr && found->axis == encoding.axis &&
+      std::ssize(found->mean_squares) == (*spec.shape(layer.inputs[operand]))[static_cast<std::size_t>(encoding.axis)];
+  return fits ? found : nullptr;
 }
 
 ScaleLayout scale_layout(const Specialization& spec, const Layer& layer, std::size_t operand,

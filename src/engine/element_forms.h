@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/options.h"
 #include "engine/specialization.h"
 #include "formats/quantized.h"
+#include "graph/assignment.h"
 #include "graph/layer_form.h"
 
 namespace ulpscope {
@@ -27,7 +29,18 @@ int summed_axis(const Specialization& spec, const Layer& layer, std::size_t oper
 /// How a layer of this precision reads operand 0 or 1: with the axis of blocks, and one scale for the weights of a
 /// MatMul or Gemm in fp8. `number`: the type in which float operands are read, which the scales of int4 have, too.
 Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision precision, std::size_t operand,
-                     DataType number);
+                     DataType number, const ScaleChoice& choice);
+
+/// Products whose constant weights have a form with scales that --weight-scales is about.
+std::vector<LayerId> products_with_chosen_scales(const Specialization& spec, PrecisionSet precisions);
+
+/// Per constant, the mean squares that the options have for the products that read it; empty where these are not asked
+/// for. Constants that several products read have those of the first.
+IdMap<TensorId, SharedChannelWeights> find_channel_weights(const Specialization& spec, const BuildOptions& options);
+
+/// What the errors of a layer's constant operand count, where its encoding has scales of least error; null: the same.
+SharedChannelWeights channel_weights_of(const Specialization& spec, const Layer& layer, std::size_t operand,
+                                        const Encoding& encoding, const Assignment& assignment);
 
 /// The scales of an operand of a product in this encoding: per channel those of weight_scales().
 ScaleLayout scale_layout(const Specialization& spec, const Layer& layer, std::size_t operand, const Encoding& encoding);

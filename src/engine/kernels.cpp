@@ -36,8 +36,9 @@ class Writer {
     put_all(step, fraction, bits, restart);
   }
   void put(const Operand& operand) {
-    const auto& [tensor, rounding, first, encoding, scales, scale, exact] = operand;
+    const auto& [tensor, rounding, first, encoding, scales, scale, exact, channel_weights] = operand;
     put_all(tensor, rounding, first, encoding.has_value(), encoding.value_or(Encoding()), scales, scale, exact);
+    put(channel_weights == nullptr ? std::vector<float>() : channel_weights->mean_squares);
   }
   void put(const Store& store) {
     const auto& [tensor, rounding, exact] = store;

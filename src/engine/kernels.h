@@ -15,6 +15,7 @@
 #include "formats/rounding.h"
 #include "graph/layer_form.h"
 #include "graph/program.h"
+#include "graph/scale_choice.h"
 
 namespace ulpscope {
 
@@ -29,6 +30,8 @@ struct Operand {
   ScaleSource scales = ScaleSource::kNone;
   float scale = 0;     ///< kCalibrated: that of the tensor.
   bool exact = false;  ///< What Store::exact left, not what is stored for others.
+  /// Constant weights in blocks of least error: what their errors count; null: the same.
+  SharedChannelWeights channel_weights{};
 
   bool is_encoded() const noexcept { return encoding.has_value(); }
   /// Its elements are integers of 8 bits with one scale, or one per channel. REQUIRES: is_encoded().

@@ -9,7 +9,9 @@
 
 #include "formats/accumulator.h"
 #include "graph/layer_form.h"
+#include "graph/scale_choice.h"
 #include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
@@ -64,6 +66,10 @@ struct BuildOptions {
   std::shared_ptr<const TimingCache> timing_cache;
   /// int8: the scale of each tensor, by name: real value = scale * integer, symmetric. From a calibration cache.
   std::map<std::string, float> scales;
+  ScaleChoice scale_choice;
+  /// For WeightScales::kActivations, per product, by the layer's name: the mean square of each channel of input 0 that
+  /// is summed over, float32.
+  std::map<std::string, Tensor> mean_squares;
 };
 
 }  // namespace ulpscope

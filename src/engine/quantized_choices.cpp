@@ -10,6 +10,7 @@
 
 #include "engine/element_forms.h"
 #include "engine/int8.h"
+#include "formats/stored_elements.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -22,6 +23,27 @@ bool only_moves(const Layer& layer) {
       "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "Identity", "Expand",        "Tile",
       "Slice",   "Split",     "Gather",  "DepthToSpace", "SpaceToDepth", "GatherND", "GatherElements"};
   return layer.op->precision == PrecisionRule::kMovement && std::ranges::find(kNames, layer.op->name) != kNames.end();
+}
+
+/// Weights in this precision share scales with their neighbors.
+bool in_blocks(Precision precision) {
+  const auto& weight = form_of(precision).weight.encoding;
+  return weight && weight->granularity == Granularity::kBlock;
+}
+
+/// Per layer, whether it is a product whose constant weights hold infinities or NaN; empty where no precision asks.
+IdMap<LayerId, char> find_not_finite(const Specialization& spec, PrecisionSet precisions) {
+  if (std::ranges::none_of(precisions.members(), in_blocks)) return {};
+  IdMap<LayerId, char> result(spec.network->layers.size(), 0);
+  for (const auto& [id, layer] : spec.network->layers.items()) {
+    if (!is_product(layer.op->function) || layer.input(1) == kNone || !spec.is_constant(layer.inputs[1])) continue;
+    const Tensor& weights = spec.value(layer.inputs[1]);
+    if (weights.type() != DataType::kFloat32) continue;
+    result[id] = any_elements(weights, [](std::span<const float> values) {
+      return !std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+    });
+  }
+  return result;
 }
 
 std::string names_of(const Specialization& spec, const std::vector<TensorId>& ids) {
@@ -66,12 +88,27 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
   }
   if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();
   possible_.assign(network.layers.size(), {});
+  PrecisionSet precisions = options.enabled;
+  precisions |= options.on_request;
+  not_finite_ = find_not_finite(spec, precisions);
   for (LayerId l : network.layers.ids())
     for (const Precision p : enabled_) possible_[l].set(p, is_possible(spec, l, p));
+  channel_weights_ = find_channel_weights(spec, options);
+}
+
+void QuantizedChoices::add_scale_choice(const BuildOptions& options, Assignment& assignment) const {
+  assignment.scale_choice = options.scale_choice;
+  assignment.channel_weights = channel_weights_;
+}
+
+std::string QuantizedChoices::obstacle(const Specialization& spec, LayerId id, Precision precision) const {
+  std::string reason = form_obstacle(spec, id, precision);
+  if (!reason.empty() || not_finite_.empty() || not_finite_[id] == 0) return reason;
+  return in_blocks(precision) ? "its weights hold infinities or NaN" : reason;
 }
 
 bool QuantizedChoices::is_possible(const Specialization& spec, LayerId id, Precision precision) const {
-  return has_form(spec, id, precision) && missing(spec, id, precision).empty();
+  return obstacle(spec, id, precision).empty() && missing(spec, id, precision).empty();
 }
 
 std::vector<Precision> QuantizedChoices::possible(LayerId id) const {
@@ -102,7 +139,7 @@ std::string QuantizedChoices::refusal(const Specialization& spec, LayerId id, Pr
     return refusal(spec, product, precision);
   if (const std::vector<TensorId> without = missing(spec, id, precision); !without.empty())
     return fmt::format("there are no scales for {} (give a calibration cache)", names_of(spec, without));
-  return form_obstacle(spec, id, precision);
+  return obstacle(spec, id, precision);
 }
 
 void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
@@ -111,7 +148,7 @@ void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
   std::map<std::pair<std::string_view, std::string>, std::vector<std::string>> layers_by_reason;
   for (const auto& [l, layer] : spec.network->layers.items()) {
     if (!is_product(layer.op->function) || spec.folded[l] || !spec.numeric[l]) continue;
-    const std::string reason = form_obstacle(spec, l, enabled_.front());
+    const std::string reason = obstacle(spec, l, enabled_.front());
     if (reason.empty()) continue;
     const std::vector<Precision> others = possible(l);
     layers_by_reason[{others.empty() ? "floats" : name_of(others.front()), reason}].push_back(layer.name);

@@ -7,6 +7,7 @@
 
 #include "engine/options.h"
 #include "engine/specialization.h"
+#include "graph/assignment.h"
 
 namespace ulpscope {
 
@@ -20,6 +21,9 @@ class QuantizedChoices {
   /// DequantizeLinear; layers that only move values pass on the scale of their input where their output has none of its
   /// own.
   const IdMap<TensorId, float>& scales() const noexcept { return scales_; }
+
+  /// Sets `scale_choice` and `channel_weights`. `options`: those that this was made with.
+  void add_scale_choice(const BuildOptions& options, Assignment& assignment) const;
 
   /// Those that are enabled in which the layer has a form and its inputs have scales, from the lowest on.
   std::vector<Precision> possible(LayerId id) const;
@@ -39,10 +43,14 @@ class QuantizedChoices {
  private:
   bool has_scale(TensorId id) const { return !scales_.empty() && scales_[id] != 0; }
   std::vector<TensorId> missing(const Specialization& spec, LayerId id, Precision precision) const;
+  /// form_obstacle(), or that the weights are no numbers that blocks can hold.
+  std::string obstacle(const Specialization& spec, LayerId id, Precision precision) const;
 
   std::vector<Precision> enabled_;  ///< That store elements, from the lowest on.
   IdMap<TensorId, float> scales_;
   IdMap<LayerId, PrecisionSet> possible_;  ///< Per layer.
+  IdMap<LayerId, char> not_finite_;        ///< Per layer: its constant weights hold infinities or NaN.
+  IdMap<TensorId, SharedChannelWeights> channel_weights_;
 };
 
 /// "a, b, c and 7 more": ten names at most.

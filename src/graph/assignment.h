@@ -9,6 +9,7 @@
 #include "graph/inference.h"
 #include "graph/layer_form.h"
 #include "graph/network.h"
+#include "graph/scale_choice.h"
 #include "ulpscope/precision.h"
 
 namespace ulpscope {
@@ -33,6 +34,9 @@ struct Assignment {
   Requests asked_in_bodies;
   /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
   IdMap<TensorId, float> scale;
+  ScaleChoice scale_choice;
+  /// Per tensor: for constant weights, what their errors count for kActivations. Empty: nothing is known.
+  IdMap<TensorId, SharedChannelWeights> channel_weights;
   /// What a quantized layer stores: the next higher enabled float type.
   DataType int8_output = DataType::kFloat32;
   Accumulation accumulation = Accumulation::kFP32;  ///< Of all products of narrow floats.

@@ -16,6 +16,7 @@
 #include "precision/lowest.h"
 #include "precision/network_json.h"
 #include "precision/objective.h"
+#include "precision/scale_choice_json.h"
 #include "precision/trial_json.h"
 #include "ulpscope/answer.h"
 #include "ulpscope/error.h"
@@ -310,6 +311,7 @@ Json from_answer(const AnswerFile& file) {
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
           {"int8", std::move(int8)},
+          {"block_scales", json::from_scale_choice(file)},
           {"names", names},
           {"sensitivities", std::move(sensitivities)},
           {"network", std::move(network)},
@@ -447,6 +449,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
       file.scales[name] = static_cast<float>(value);
     });
   }
+  if (reader.has("block_scales")) json::read_scale_choice(reader.at("block_scales"), file);
   file.build = reader.has("build") ? json::to_build(reader.at("build"))
                                    : build_of_words(file, json::to_texts(reader.at("run_options")));
   json::TrialCoder coder;

@@ -54,6 +54,9 @@ std::vector<std::string> run_options(const AnswerFile& file) {
   if (build.assume_lowest) words.emplace_back("--assume-lowest");
   add("--precision-constraints", {"obey"});
   add_text("--calibration-cache", file.calibration_cache);
+  // What was measured is in the answer.
+  add_text("--weight-scales", file.mean_squares.empty() ? file.weight_scales : file.path.string());
+  add_text("--mx-scale-rule", file.mx_scale_rule);
   add_text("--target", build.target);
   add_text("--external-data-dir", build.external_data_dir);
   for (const BuildRecord::Change& each : build.changes) add(each.option, each.values);

@@ -148,10 +148,13 @@ class Explainer {
     const bool coded = form_of(precision()).is_of_weights();
     result.text = fmt::format("rounding of its {} to {}", coded ? "weights" : "inputs and weights", type());
     if (!spec_.is_constant(weights)) return result;
-    const Encoding encoding = encoding_of(spec_, layer_, precision(), 1, low_.int8_output);
+    const Encoding encoding = encoding_of(spec_, layer_, precision(), 1, low_.int8_output, low_.scale_choice);
     const ScaleLayout layout = scale_layout(spec_, layer_, 1, encoding);
     const Tensor values = spec_.value(weights).in_memory();
-    const WeightLoss loss = weight_loss(values, dequantized(quantize(encoding, layout, values), layout), layout);
+    ScaleRules rules;
+    const SharedChannelWeights weighted = channel_weights_of(spec_, layer_, 1, encoding, low_);
+    if (weighted != nullptr) rules.weights = weighted->mean_squares;
+    const WeightLoss loss = weight_loss(values, dequantized(quantize(encoding, layout, values, rules), layout), layout);
     result.tensor = name(weights);
     result.text += fmt::format(": the weights '{}' lose {:.2g} % (rms)", result.tensor, 100 * loss.relative);
     if (loss.peak >= 8)

@@ -191,6 +191,14 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--lower", layer_names(task.lower)},
       {"int8 scales", scales.empty() ? scales : hash_of_text(scales)},
   };
+  if (have_chosen_scales(build.enabled)) {
+    TensorMap squares;
+    for (const auto& [name, tensor] : build.mean_squares) squares.push_back({name, tensor});
+    result.emplace_back("--weight-scales", std::string(name_of(build.scale_choice.weights)));
+    result.emplace_back("mean squares of activations", hash_of_samples({&squares, 1}));
+  }
+  if (have_mx_scales(build.enabled))
+    result.emplace_back("--mx-scale-rule", std::string(name_of(build.scale_choice.mx)));
   if (is_target_file(build.target))
     result.emplace_back("figures of --target", hash_of_text(find_target(build.target).figures()));
   if (criterion.metric_function) result.emplace_back("metric function", criterion.metric_function->identity);

@@ -27,6 +27,8 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
   made.assignment.scale = low.scale;
   made.assignment.int8_output = low.int8_output;
   made.assignment.accumulation = low.accumulation;
+  made.assignment.scale_choice = low.scale_choice;
+  made.assignment.channel_weights = low.channel_weights;
   IdMap<TensorId, TensorId> low_of(network.tensors.size());
   const auto add_tensor = [&](TensorId like, std::string_view suffix) {
     TensorInfo info;
@@ -68,6 +70,7 @@ void TwinNetwork::finish(const InferredNetwork& inferred) {
   assignment.precision.resize(network.layers.size(), Precision::kFP32);
   assignment.reason.resize(network.layers.size());
   if (!assignment.scale.empty()) assignment.scale.resize(network.tensors.size(), 0.0f);
+  if (!assignment.channel_weights.empty()) assignment.channel_weights.resize(network.tensors.size());
   update_storage(network, inferred, assignment);
 }
 

@@ -41,6 +41,16 @@ std::vector<LayerId> layers_from(const Value& value) {
 
 }  // namespace
 
+namespace {
+
+TensorMap named_tensors(const std::map<std::string, Tensor>& tensors) {
+  TensorMap result;
+  for (const auto& [name, tensor] : tensors) result.push_back({name, tensor});
+  return result;
+}
+
+}  // namespace
+
 SampleSetup make_sample_setup(const SearchData& data, const SearchTask& task, const CriterionOptions& options,
                               const Criterion& criterion, const std::filesystem::path& file) {
   BuildOptions build = task.build;
@@ -66,6 +76,9 @@ SampleSetup make_sample_setup(const SearchData& data, const SearchTask& task, co
       {"backend", build.backend},
       {"on_request", Value::of_strings(on_request)},
       {"scales", value_of(build.scales)},
+      {"weight_scales", static_cast<int>(build.scale_choice.weights)},
+      {"mx_scale_rule", static_cast<int>(build.scale_choice.mx)},
+      {"mean_squares", value_of(named_tensors(build.mean_squares))},
       {"memory_limit", static_cast<std::int64_t>(task.memory_limit)},
       {"samples", values_of(samples)},
       {"golden", std::move(golden)},
@@ -116,6 +129,9 @@ SampleServer::SampleServer(const std::filesystem::path& network, const Tensor& s
   for (const std::string& name : told["on_request"].strings())
     if (const auto precision = precision_named(name)) build_.on_request.set(*precision);
   build_.scales = scales_from(told["scales"]);
+  build_.scale_choice = {static_cast<WeightScales>(told["weight_scales"].integer()),
+                         static_cast<MxScaleRule>(told["mx_scale_rule"].integer())};
+  for (auto& [name, squares] : tensors_from(told["mean_squares"])) build_.mean_squares.emplace(name, squares);
   build_.threads = threads;
   memory_limit_ = static_cast<std::size_t>(told["memory_limit"].integer());
   for (const Value& each : told["samples"].array()) samples_.push_back(tensors_from(each));
@@ -178,7 +194,8 @@ Value SampleServer::effects(State& state, const Value& task, const Assignment& l
 Value SampleServer::answer(const Value& task) {
   const std::string& kind = task["do"].text();
   State& state = state_of(task["network"].tensor());
-  const Assignment assignment = assignment_from(task["assignment"]);
+  Assignment assignment = assignment_from(task["assignment"]);
+  state.trials->add_scale_choice(assignment);
   const auto sample = static_cast<std::size_t>(task["sample"].integer());
   if (sample >= samples_.size() || assignment.precision.size() != state.trials->network().num_all_layers())
     throw Error(ErrorCode::kScript, "[workers] expected a task of this search, got one of another");

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "engine/quantized_choices.h"
 #include "graph/evaluate.h"
 #include "precision/remote_samples.h"
 #include "runtime/by_shapes.h"
@@ -118,9 +119,20 @@ Assignment Trials::full_precision() {
   return assign_precisions(*specialization(), options);
 }
 
-Assignment Trials::assign(const Requests& requested) {
-  return assign_precisions(*specialization(), options_, &requested);
+const QuantizedChoices& Trials::quantized_choices() {
+  auto spec = specialization();
+  if (choices_ == nullptr || choices_of_ != spec) {
+    choices_ = std::make_unique<const QuantizedChoices>(*spec, options_);
+    choices_of_ = std::move(spec);
+  }
+  return *choices_;
 }
+
+Assignment Trials::assign(const Requests& requested) {
+  return assign_precisions(*specialization(), options_, &requested, &quantized_choices());
+}
+
+void Trials::add_scale_choice(Assignment& assignment) { quantized_choices().add_scale_choice(options_, assignment); }
 
 void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;

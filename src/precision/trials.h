@@ -18,6 +18,7 @@
 
 namespace ulpscope {
 
+class QuantizedChoices;
 class RemoteSamples;
 class WorkQueue;
 /// What was done to the network of a search, one step after the other.
@@ -57,6 +58,8 @@ class Trials {
   /// What `Engine::build` gives to a network whose layers ask for `requested` (per layer; nothing: the engine's
   /// choice), with the options of these trials (assume_lowest, obey). Logs nothing.
   Assignment assign(const Requests& requested);
+  /// Gives an assignment that comes from elsewhere what `assign` knows of scales of weights.
+  void add_scale_choice(Assignment& assignment);
 
   /// The outputs of the network, in the types that the file declares, per sample. With `keep`, later runs share the
   /// activations that they have in common with this one.
@@ -87,12 +90,16 @@ class Trials {
  private:
   ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);
   void set_kept_bytes(std::size_t bytes);
+  /// They do not depend on what is requested.
+  const QuantizedChoices& quantized_choices();
 
   std::shared_ptr<const Network> network_;
   BuildOptions options_;
   std::vector<std::vector<Tensor>> inputs_;  ///< Per sample, in the network's order, physical types.
   std::vector<ActivationStore> stores_;      ///< Per sample.
   std::unique_ptr<Executable> executable_;
+  std::unique_ptr<const QuantizedChoices> choices_;
+  std::shared_ptr<const Specialization> choices_of_;
   std::map<std::vector<Shape>, std::size_t> arena_bytes_;  ///< Of one run, about.
   std::unique_ptr<RemoteSamples> remote_;
   std::size_t memory_limit_ = 0;

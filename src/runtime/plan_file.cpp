@@ -333,6 +333,18 @@ T get(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
+/// Files without such a choice are those of earlier releases.
+void put_scale_choice(const Assignment& assignment, Json& a) {
+  if (assignment.scale_choice == ScaleChoice{}) return;
+  a["weight_scales"] = static_cast<int>(assignment.scale_choice.weights);
+  a["mx_scale_rule"] = static_cast<int>(assignment.scale_choice.mx);
+  Json channels = Json::array();
+  for (const auto& [id, weights] : assignment.channel_weights.items())
+    if (weights != nullptr)
+      channels.push_back({{"tensor", id.number()}, {"axis", weights->axis}, {"mean_squares", weights->mean_squares}});
+  a["channel_weights"] = std::move(channels);
+}
+
 }  // namespace
 
 void write_plan_file(const std::filesystem::path& path, const Network& network, const Assignment& assignment,
@@ -346,6 +358,7 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   a["reason"] = assignment.reason;
   a["int8_output"] = name_of(assignment.int8_output);
   if (!assignment.scale.empty()) a["scale"] = assignment.scale;
+  put_scale_choice(assignment, a);
   Json& o = description["options"];
   o = {{"constraints", static_cast<int>(options.constraints)},
        {"fusion", static_cast<int>(options.fusion)},
@@ -391,6 +404,22 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
 
 namespace {
 
+void read_scale_choice(const Json& a, const Network& network, Assignment& result) {
+  result.scale_choice = {enumerator(a.at("weight_scales"), WeightScales::kActivations),
+                         enumerator(a.at("mx_scale_rule"), MxScaleRule::kOcp)};
+  result.channel_weights.resize(network.tensors.size());
+  for (const Json& each : a.at("channel_weights").get_ref<const Json::array_t&>()) {
+    const auto id = integers(Json::array({each.at("tensor")}), 0, std::ssize(network.tensors) - 1).front();
+    const auto axis = integers(Json::array({each.at("axis")}), 0, kMaxDepth).front();
+    auto squares = reals(each.at("mean_squares"));
+    for (const float square : squares)
+      if (!(square >= 0) || std::isinf(square))
+        fail(fmt::format("expected mean squares of 0 and more, got {}", square));
+    result.channel_weights[TensorId(id)] =
+        std::make_shared<const ChannelWeights>(ChannelWeights{static_cast<int>(axis), std::move(squares)});
+  }
+}
+
 Assignment read_assignment(const Json& a, const Network& network) {
   Assignment result;
   if (!network.layers.empty())
@@ -402,6 +431,7 @@ Assignment read_assignment(const Json& a, const Network& network) {
   result.reason = IdMap<LayerId, std::string>(a.at("reason").get<std::vector<std::string>>());
   result.int8_output = data_type(a.at("int8_output"));
   if (a.contains("scale")) result.scale = IdMap<TensorId, float>(reals(a["scale"]));
+  if (a.contains("weight_scales")) read_scale_choice(a, network, result);
   const std::size_t layers = network.num_all_layers(), tensors = network.tensors.size();
   if (result.precision.size() != layers || result.reason.size() != layers || result.storage.size() != tensors ||
       result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))

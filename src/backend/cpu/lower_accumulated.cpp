@@ -38,7 +38,7 @@ void Lowering::read_element_convolution(const ProductKernel& kernel, Results& re
   std::string name;
   const ConstantSource source = constants_.convolution_weights(kernel, w.rounding, name);
   const std::string key = element_key(kernel, name);
-  const auto weights = constants_.element_weights(layer(kernel.layer), *w.encoding, weights_.get(name, source), key,
+  const auto weights = constants_.element_weights(layer(kernel.layer), w, weights_.get(name, source), key,
                                                   kernel.normalization != kNone);
   inputs.push_back(constant_slot(weights->elements));
   set_scales(kernel, *weights, key, results.scaling);

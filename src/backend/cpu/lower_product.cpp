@@ -58,8 +58,8 @@ void Lowering::read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& 
       results.scaling.scale = Tensor::of<float>({1}, {a.outer_scale() * b.outer_scale()});
   } else if (kernel.elements) {
     const std::string key = constants_.element_weights_key(kernel.layer, b);
-    const auto weights = constants_.element_weights(layer(kernel.layer), *b.encoding,
-                                                    constant({b.tensor, Rounding::kNone, b.first}), key, false);
+    const auto weights =
+        constants_.element_weights(layer(kernel.layer), b, constant({b.tensor, Rounding::kNone, b.first}), key, false);
     spec.constant_b = [weights] { return weights->elements; };
     spec.key_b = key + "|elements";
     set_scales(kernel, *weights, spec.key_b, results.scaling);
@@ -273,8 +273,8 @@ bool Lowering::lower_element_convolution(const ProductKernel& kernel, Convolutio
   const Layer& l = layer(kernel.layer);
   const Operand& x = kernel.operands[0];
   const std::string key = element_key(kernel, spec.key);
-  const auto weights = constants_.element_weights(l, *kernel.operands[1].encoding, weights_.get(spec.key, spec.weights),
-                                                  key, kernel.normalization != kNone);
+  const auto weights = constants_.element_weights(l, kernel.operands[1], weights_.get(spec.key, spec.weights), key,
+                                                  kernel.normalization != kNone);
   std::vector<std::unique_ptr<Kernel>> kernels;
   IntegerForm form = IntegerForm::kBytes;
   if (auto made =

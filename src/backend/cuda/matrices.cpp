@@ -154,7 +154,7 @@ std::optional<StoredMatrix> Matrices::stored_matrix(const Operand& b, const Matr
 MatrixWeights Matrices::integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
   const Operand& b = kernel.operands[1];
   const std::string key = constants_.element_weights_key(kernel.layer, b);
-  const auto weights = constants_.element_weights(layer(kernel.layer), *b.encoding,
+  const auto weights = constants_.element_weights(layer(kernel.layer), b,
                                                   constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
   return {key + "|k innermost", k_innermost([weights] { return weights->elements; }, matrices),
           constants_.product_scales(kernel.operands[0], weights->scales, key)};

@@ -4,6 +4,7 @@
 
 #include "core/parallel.h"
 #include "formats/rounding.h"
+#include "graph/scale_choice.h"
 #include "ops/quantization/quantization.h"
 #include "ulpscope/log.h"
 
@@ -161,6 +162,12 @@ int e8m0_code(float largest) {
   return std::clamp(exponent + kE8M0Bias, 0, kE8M0Largest);
 }
 
+/// The same rounded down: the exponent of the largest value less that of 448. Some may saturate.
+int e8m0_code_below(float largest) {
+  if (!(largest > 0) || std::isinf(largest)) return e8m0_code(largest);
+  return std::clamp(std::ilogb(largest) - std::ilogb(kLargestE4M3) + kE8M0Bias, 0, kE8M0Largest);
+}
+
 double e8m0_value(int code) {
   return code == kE8M0NaN ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - kE8M0Bias);
 }
@@ -173,7 +180,7 @@ void infer_mxfp8_dynamic_quantize(InferContext& ctx) {
   require_block(ctx, kMxBlock);
   if (const std::int64_t type = ctx.attributes().integer("output_dtype", kE4M3InOnnx); type != kE4M3InOnnx)
     warn(ctx, fmt::format("TensorRT's parser ignores output_dtype ({}); the output is 17 (FLOAT8E4M3FN)", type));
-  warn_of_ignored(ctx, {"axis", "block_size", "output_dtype"});
+  warn_of_ignored(ctx, {"axis", "block_size", "output_dtype", kRoundsScalesDown});
   const Shape& x = ctx.shape(0);
   const std::int64_t axis = axis_of(ctx, x, -1);
   blocks_of(ctx, x, axis, kMxBlock);
@@ -181,15 +188,18 @@ void infer_mxfp8_dynamic_quantize(InferContext& ctx) {
   ctx.set_shape(1, shape_of_scales(x, axis, kMxBlock));
 }
 
-/// Per block: scale = 2^e with the smallest e for which nothing saturates; elements are E4M3(x / 2^e).
+/// Per block: scale = 2^e with the smallest e for which nothing saturates, or as MxScaleRule has it; elements are
+/// E4M3(x / 2^e).
 void run_mxfp8_dynamic_quantize(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Blocks blocks = blocks_of(ctx, x.shape(), axis_of(ctx, x.shape(), -1), kMxBlock);
   const float* in = x.data<float>();
   float* out = ctx.has_output(0) ? ctx.output(0).data<float>() : nullptr;
   std::uint8_t* scales = ctx.has_output(1) ? ctx.output(1).data<std::uint8_t>() : nullptr;
+  const bool down = ctx.attributes().integer(kRoundsScalesDown, 0) != 0;
   for_each_block(blocks, [&](std::int64_t b, std::int64_t at) {
-    const int code = e8m0_code(largest_of(in + at, blocks));
+    const float largest = largest_of(in + at, blocks);
+    const int code = down ? e8m0_code_below(largest) : e8m0_code(largest);
     if (scales != nullptr) scales[b] = static_cast<std::uint8_t>(code);
     if (out == nullptr) return;
     const double by = 1 / e8m0_value(code);
