@@ -157,7 +157,7 @@ BuildOptions cuda_options() {
 void measure(int argc, char** argv) {
   BuildOptions options = cuda_options();
   options.fusion = fusion_from_name(argv[3], "latency");
-  if (std::strcmp(argv[2], "fp32") != 0) enable_precision(options, argv[2], "latency");
+  if (std::strcmp(argv[2], "fp32") != 0) options.enabled.set(precision_from_name(argv[2], "latency", is_lower));
   auto begin = std::chrono::steady_clock::now();
   const std::shared_ptr<const Network> network = import_onnx(argv[1], op_registry());
   const auto engine = Engine::build(network, options);
