@@ -32,8 +32,8 @@ class Writer {
     put_all(format, granularity, axis, block, scale, second_scale, rule);
   }
   void put(const std::optional<Accumulator>& accumulator) {
-    const auto [step, fraction, bits, restart] = accumulator.value_or(Accumulator{});
-    put_all(step, fraction, bits, restart);
+    const auto [step, fraction, bits, restart, smallest_a, smallest_b] = accumulator.value_or(Accumulator{});
+    put_all(step, fraction, bits, restart, smallest_a, smallest_b);
   }
   void put(const Operand& operand) {
     const auto& [tensor, rounding, first, encoding, scales, scale, exact, channel_weights] = operand;

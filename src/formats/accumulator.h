@@ -18,14 +18,16 @@ enum class Accumulation : std::uint8_t {
 };
 
 /// One step takes `step` products and the sum so far. All are cut toward zero at 2^(e - fraction), where e is the
-/// largest exponent among them (of a product: the exponents of its operands added up); the cut terms are added exactly,
-/// and what comes out is cut toward zero to so many significant `bits`. Steps follow the order of k.
+/// largest exponent among them (of a product: the exponents of its operands added up, where a subnormal operand has
+/// that of the smallest normal number); the cut terms are added exactly, and what comes out is cut toward zero to so
+/// many significant `bits`. Steps follow the order of k.
 struct Accumulator {
   int step;
   int fraction;
   int bits;
   /// After so many products the sum is added to another one, in float32 (to nearest), and starts again at 0; 0: never.
   int restart;
+  int smallest_a, smallest_b;  ///< The exponents of the operands' smallest normal numbers.
   friend bool operator==(const Accumulator&, const Accumulator&) = default;
 };
 

@@ -65,8 +65,9 @@ void convolve_accumulated(const Accumulator& accumulator, const WindowGeometry& 
           const std::int64_t at = places.input(o, place);
           for (std::int64_t c = 0; c < in; ++c) rows[o * k + place * in + c] = at < 0 ? 0.0f : channels[c * image + at];
         }
-      multiply_rows(accumulator, weights.data(), rows.data(), results.data(), outs, positions, k);
-      std::ranges::copy(results, out + (n * g.out_channels + group * outs) * positions);
+      multiply_rows(accumulator, rows.data(), weights.data(), results.data(), positions, outs, k);
+      const std::vector<float> planes = ops::transposed(results.data(), positions, outs);
+      std::ranges::copy(planes, out + (n * g.out_channels + group * outs) * positions);
     }
 }
 
