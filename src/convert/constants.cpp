@@ -7,6 +7,7 @@
 
 #include "convert/casts.h"
 #include "convert/selection.h"
+#include "graph/dequantized_constant.h"
 #include "ops/registry.h"
 #include "ulpscope/log.h"
 

@@ -11,6 +11,7 @@
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
+#include "graph/dequantized_constant.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {

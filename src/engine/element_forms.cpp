@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/int8.h"
+#include "graph/dequantized_constant.h"
 #include "ops/forms.h"
 #include "ops/window.h"
 #include "ulpscope/error.h"
@@ -61,8 +62,7 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
   if (!is_product(layer.op->function)) return none();
   const bool constant = spec.is_constant(layer.inputs[1]);
   if (form.is_of_weights() && !constant) return fmt::format("{} is for constant weights", form.name);
-  if (const LayerId maker = spec.network->tensor(layer.inputs[1]).producer;
-      form.is_of_weights() && maker != kNone && ops::is_dequantize(spec.network->layer(maker)))
+  if (form.is_of_weights() && is_dequantized_constant(*spec.network, layer.inputs[1]))
     return "the file has its weights as elements already";
   const Encoding& weights = *form.weight.encoding;
   if (weights.granularity == Granularity::kBlock) {

@@ -76,10 +76,6 @@ struct TypedBody {
   TypedChanges changes;
 };
 
-/// A DequantizeLinear (ONNX's or TensorRT's) makes it of elements that the file stores; layers behind that may have
-/// moved it. A typed file keeps these elements and their scales as they are.
-bool is_dequantized_constant(const Network& network, TensorId id);
-
 struct ExportReport {
   int casts = 0;            ///< Nodes inserted.
   int quantized = 0;        ///< Activations with a pair of QuantizeLinear and DequantizeLinear,

@@ -273,16 +273,6 @@ std::vector<std::size_t> TypedEdit::node_order() const {
 
 namespace ulpscope {
 
-bool is_dequantized_constant(const Network& network, TensorId id) {
-  const LayerId producer = network.tensor(id).producer;
-  if (producer == kNone || network.tensor(id).value) return false;
-  const Layer& layer = network.layer(producer);
-  const TensorId source = layer.input(0);
-  if (source == kNone) return false;
-  if (layer.op->function == Function::kDequantize) return static_cast<bool>(network.tensor(source).value);
-  return layer.op->kind == OpKind::kMovement && is_dequantized_constant(network, source);
-}
-
 ExportReport write_typed(const onnx_model::ModelFile& source, const Network& network,
                          const std::filesystem::path& source_folder, const TypedChanges& changes,
                          const std::filesystem::path& folder, const std::string& name,

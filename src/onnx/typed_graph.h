@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/dequantized_constant.h"
 #include "onnx/export.h"
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"

@@ -115,17 +115,21 @@ def run_product(run, tmp_path, *flags):
 @pytest.mark.parametrize("name", ["fp8", "mxfp8", "nvfp4", "mxfp4"])
 def test_both_operands(run, tmp_path, product, name):
     scales = ["--calibration-cache", "scales.cache"] if name in ("fp8", "nvfp4") else []
-    result = run_product(run, tmp_path, f"--{name}", *scales)
+    result = run_product(run, tmp_path, f"--{name}", *scales, *(AMAX if name == "nvfp4" else []))
     wanted = expected(name, *product)
     assert np.abs(result - wanted).max() <= 2e-6 * np.abs(wanted).max()
     assert np.abs(result - (product[0] @ product[1] + product[2])).max() > 1e-3 * np.abs(wanted).max()
 
 
+AMAX = ["--weight-scales", "amax"]
 WEIGHTS = {
-    "int4": (["--int4"], lambda w, t: in_blocks(w, 0, 128, int4(t))),
-    "int4-64": (["--int4", "--block-size", "64"], lambda w, t: in_blocks(w, 0, 64, int4(t))),
-    "int4-32": (["--int4", "--block-size", "32"], lambda w, t: in_blocks(w, 0, 32, int4(t))),
-    "nvfp4": (["--nvfp4", "--weights-only"], lambda w, t: in_blocks(w, 0, 16, nvfp4(second_scale(np.abs(w).max())))),
+    "int4": (["--int4", *AMAX], lambda w, t: in_blocks(w, 0, 128, int4(t))),
+    "int4-64": (["--int4", "--block-size", "64", *AMAX], lambda w, t: in_blocks(w, 0, 64, int4(t))),
+    "int4-32": (["--int4", "--block-size", "32", *AMAX], lambda w, t: in_blocks(w, 0, 32, int4(t))),
+    "nvfp4": (
+        ["--nvfp4", "--weights-only", *AMAX],
+        lambda w, t: in_blocks(w, 0, 16, nvfp4(second_scale(np.abs(w).max()))),
+    ),
     "mxfp8": (["--mxfp8", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E4M3))),
     "mxfp4": (["--mxfp4", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E2M1))),
     "fp8": (["--fp8", "--weights-only"], lambda w, t: fp8_columns(w)),
@@ -189,6 +193,25 @@ def test_what_does_not_fit(run, tmp_path, product):
     ):
         outcome = run("run", "m.onnx", "--trt", *words)
         assert outcome.code != 0 and message in outcome.text, outcome
+
+
+def test_elements_of_the_file_that_a_layer_moves_stay_what_they_are(run, tmp_path):
+    """Weights that are elements in the file, and turned before the product, take no other form."""
+    random = np.random.default_rng(5)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["codes", "scale"], ["numbers"]),
+        helper.make_node("Transpose", ["numbers"], ["w"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "w"], ["y"], name="product"),
+    ]
+    constants = [
+        numpy_helper.from_array(random.integers(-127, 128, (20, 128)).astype(np.int8), "codes"),
+        numpy_helper.from_array(np.float32(0.01), "scale"),
+    ]
+    save(tmp_path, model(nodes, [info("x", [3, 128])], [info("y", [3, 20])], constants, opset=21))
+    outcome = run("convert", "m.onnx", "--int4", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    codes = {each.name: each for each in onnx.load(tmp_path / "t.onnx").graph.initializer}
+    assert codes["codes"].data_type == TensorProto.INT8
 
 
 def test_sums_that_blocks_do_not_divide(run, tmp_path):
