@@ -170,6 +170,9 @@ void TrtConfigArgs::declare_elements(OptionTable& table) {
   table.ours().value({"--block-size"}, block_size, "N",
                      "Weights that share a scale with --int4: 128 (default; 64 where a sum is no multiple), 64 or 32, "
                      "which TensorRT does not have");
+  table.ours().list({"--formats"}, formats, "NAME",
+                    "Allow these by the names that answers have, where no flag says it: int4-64, int8-weights, "
+                    "nvfp4-weights, ...");
   table.ours().value(
       {"--weight-scales"}, weight_scales, "RULE",
       "What the scales of weights in int4 and nvfp4 are made for: amax, the largest weight of a block; "
@@ -262,6 +265,9 @@ PrecisionSet TrtConfigArgs::precisions() const {
   for (const LayerForm& form : layer_forms())
     if (allowed[static_cast<std::size_t>(form.precision)])
       result.set(weights_only ? weights_alone(form.precision) : form.precision);
+  for (const std::string& name : formats)
+    result.set(
+        precision_from_name(name, "[options] --formats", [](const LayerForm& form) { return !form.is_float(); }));
   if (weights_only && !result.has_elements())
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -15,6 +15,7 @@ struct TrtConfigArgs {
   std::array<bool, kPrecisionCount> allowed{};  ///< --tf32, --fp16, ...; by --int4 its largest blocks.
   bool weights_only = false;
   std::optional<int> block_size;
+  std::vector<std::string> formats;
   std::optional<std::string> constraints;
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;

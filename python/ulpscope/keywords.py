@@ -24,7 +24,7 @@ VALUES = {
 }  # fmt: skip
 #: What the program alone has.
 PROGRAMS = (
-    "--block-size",
+    "--block-size", "--formats",
     "--check-error-stat", "--clamp-constants", "--cost-model", "--error-quantile", "--external-data-dir",
     "--infinities-compare-equal", "--input-shapes", "--iou-level", "--load-timing-cache", "--precision-constraints", "--python-time-limit",
     "--save-engine", "--save-tactics", "--seed", "--top-k", "--trt-max-shapes", "--trt-min-shapes",

@@ -30,8 +30,9 @@ std::set<std::string> kept_names(const Answer& answer) {
 
 /// Options that say what the rest of an answer says, too.
 bool says_nothing_new(const std::string& option) {
-  static const std::set<std::string> kReadFromAnswer = {"--trt", "--fusion", "--accumulation", "--precision-constraints", "--repairs",
-                                                        "--calibration-cache"};
+  static const std::set<std::string> kReadFromAnswer = {
+      "--trt",     "--fusion",           "--accumulation", "--formats", "--precision-constraints",
+      "--repairs", "--calibration-cache"};
   return kReadFromAnswer.contains(option) ||
          std::ranges::any_of(layer_forms(), [&](const LayerForm& form) { return form.flag() == option; });
 }
@@ -48,7 +49,16 @@ std::vector<std::string> run_options(const AnswerFile& file) {
   const auto add_text = [&](const std::string& option, const std::string& value) {
     if (!value.empty()) add(option, {value});
   };
-  for (const std::string& precision : file.precisions) words.push_back("--" + precision);
+  std::vector<std::string> formats;
+  for (const std::string& name : file.precisions) {
+    const auto precision = precision_named(name);
+    const bool has_flag = !precision || form_of(*precision).flag().find(' ') == std::string::npos;
+    if (has_flag)
+      words.push_back("--" + name);
+    else
+      formats.push_back(name);
+  }
+  add("--formats", formats);
   add_text("--fusion", file.fusion);
   if (file.accumulation != "fp32") add_text("--accumulation", file.accumulation);
   if (build.assume_lowest) words.emplace_back("--assume-lowest");

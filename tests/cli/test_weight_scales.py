@@ -280,7 +280,6 @@ def test_calibration_inputs_make_the_ranges(run, tmp_path, product):
 
 
 def test_what_makes_no_sense_is_refused(run, tmp_path, product):
-    save_inputs(tmp_path / "wrong.json", [{"z": np.zeros((ROWS, SUM), np.float32)}])
     save_inputs(tmp_path / "none.json", [])
     for words, message in (
         (["--int8", "--weight-scales", "least-squares"], "expected int4 or nvfp4 beside least-squares"),
@@ -290,7 +289,6 @@ def test_what_makes_no_sense_is_refused(run, tmp_path, product):
         (["--int4", "--mx-scale-rule", "floor"], "--mx-scale-rule"),
         (["--fp16", "--calibration-inputs", "calib.json"], "expected a format that is calibrated"),
         (["--int4", "--calibration-inputs", "absent.json"], "absent.json"),
-        (["--int4", "--calibration-inputs", "wrong.json"], "expected"),
         (["--int4", "--calibration-inputs", "none.json"], "expected at least one sample"),
         (["--int4", "--weight-scales", "absent.json"], "absent.json"),
     ):
