@@ -2,7 +2,7 @@
 examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
-`<!-- skip: REASON -->` are not run; `<!-- prepare: COMMAND -->` is, although readers do not see it. A ```text block shows lines of what the block before it prints, in order: `...` stands
+`<!-- skip: REASON -->` are not run. A ```text block shows lines of what the block before it prints, in order: `...` stands
 for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What depends on
 the processor is shown as `...`.
 """
@@ -27,7 +27,6 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted(ROOT.glob("exam
 TOLERANCE = 0.02
 
 BLOCK = re.compile(
-    r"^ *<!-- prepare: (?P<prepare>.+?) -->$|"
     r"(?:^ *<!-- (?P<marker>exit|skip): (?P<value>[^>]+) -->\s*\n)?^ *```(?P<kind>bash|text)\n(?P<text>.*?)^ *```",
     re.M | re.S,
 )
@@ -45,9 +44,6 @@ def commands(page: str) -> list[Command]:
     result: list[Command] = []
     skipped = False
     for match in BLOCK.finditer(page):
-        if match["prepare"]:
-            result.append(Command(page.count("\n", 0, match.start()) + 1, match["prepare"], 0))
-            continue
         text = textwrap.dedent(match["text"])
         if match["kind"] == "text":
             if not skipped:
