@@ -124,12 +124,15 @@ def convert(
         if weight_scales is not None or mx_scale_rule != "ceil" or calibration_inputs is not None:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                "[convert] weight_scales, mx_scale_rule, calibration_inputs: expected none of them with an answer, which "
-                "has its own; try a search with them",
+                "[convert] weight_scales, mx_scale_rule, calibration_inputs: expected none of them with an answer, "
+                "which has its own; try a search with them",
             )
     else:
         options = _core.ModelOptions()
-        assign(options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target), weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule)
+        assign(
+            options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target),
+            weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
+        )  # fmt: skip
     assign(options, threads=threads, backend=backend, memory_limit=memory_limit)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)

@@ -101,7 +101,8 @@ class Engine:
             if any(each is not None for each in (precision, layer_precisions, fusion, accumulation)):
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    "[engine] answer: it says the precisions, layers, fusion and accumulation; expected no others beside it",
+                    "[engine] answer: it says the precisions, layers, fusion and accumulation; "
+                    "expected no others beside it",
                 )
             from .answer import as_answer
 

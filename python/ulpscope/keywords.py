@@ -8,7 +8,8 @@ import re
 KEYWORDS = {
     "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend",
     "--bias-correction": "bias_correction", "--calibration-cache": "calibration",
-    "--calibration-inputs": "calibration_inputs", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
+    "--calibration-inputs": "calibration_inputs", "--compare": "compare", "--fusion": "fusion",
+    "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
     "--golden": "golden", "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
     "--memory-limit": "memory_limit", "--mx-scale-rule": "mx_scale_rule", "--weight-scales": "weight_scales",

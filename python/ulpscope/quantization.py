@@ -106,8 +106,8 @@ def quantize(
         types.update({name: higher for name in excluded})
         options["layer_precisions"] = types
     options.update(
-        data=samples[:_CHECKED] if samples else None, calibration_inputs=samples or None, verify=verify, threads=threads,
-        weight_scales=weight_scales, mx_scale_rule=mx_scale_rule,
+        data=samples[:_CHECKED] if samples else None, calibration_inputs=samples or None, verify=verify,
+        threads=threads, weight_scales=weight_scales, mx_scale_rule=mx_scale_rule,
     )  # fmt: skip
     typed, info = convert(model, calibration=calibration, out=out, **options)
     error = info.error_vs_fp32

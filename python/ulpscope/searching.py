@@ -104,8 +104,8 @@ def search(
     shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
-    weight_scales: what the scales of weights in int4 and nvfp4 are made for: "amax", "least-squares" (the least error of
-                 each block) or "activations" (the same, each error times the mean square of what it is multiplied by).
+    weight_scales: what the scales of weights in int4 and nvfp4 are made for: "amax", "least-squares" (the least error
+                 of each block) or "activations" (the same, each error times the mean square of what it is multiplied by).
                  None: activations.
     mx_scale_rule: how the scales of mxfp8 and mxfp4 become powers of two: "ceil", or "ocp", down.
     calibration_inputs: samples that ranges and mean squares of activations come from. None: those of the search.

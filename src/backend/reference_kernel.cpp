@@ -106,8 +106,8 @@ class OwnLayerKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<DataType> types,
-                                              std::vector<Rounding> rounding, bool static_shapes,
-                                              GraphFunction graphs, const std::optional<Accumulator>& accumulator) {
+                                              std::vector<Rounding> rounding, bool static_shapes, GraphFunction graphs,
+                                              const std::optional<Accumulator>& accumulator) {
   return std::make_unique<ReferenceKernel>(layer, std::move(types), std::move(rounding), static_shapes,
                                            std::move(graphs), accumulator);
 }

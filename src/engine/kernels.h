@@ -89,13 +89,14 @@ struct ProgramKernel {
 };
 
 /// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
-/// accumulator (or another one), and a program on its results. With elements: sums of these (of blocks, of what they stand for), times
-/// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program. A scale per channel of
-/// float elements comes first, then that of a. Sums of integers are exact, and the nearest float32 of each is taken.
+/// accumulator (or another one), and a program on its results. With elements: sums of these (of blocks, of what they
+/// stand for), times float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program. A
+/// scale per channel of float elements comes first, then that of a. Sums of integers are exact, and the nearest float32
+/// of each is taken.
 struct ProductKernel {
   LayerId layer = kNone;
-  std::vector<Operand> operands;  ///< As the layer's inputs.
-  bool elements = false;          ///< Operands 0 and 1 are read as elements.
+  std::vector<Operand> operands;           ///< As the layer's inputs.
+  bool elements = false;                   ///< Operands 0 and 1 are read as elements.
   std::optional<Accumulator> accumulator;  ///< What the products are added up in; nothing: float32.
   /// With elements: those of both are integers, whose sums are exact.
   bool sums_bytes() const noexcept { return elements && operands[0].is_of_bytes() && operands[1].is_of_bytes(); }
@@ -109,11 +110,11 @@ struct ProductKernel {
 /// One layer by itself, as its operator defines it.
 struct LayerKernel {
   LayerId layer = kNone;
-  std::vector<Operand> operands;  ///< As the layer's inputs; elements: times their scales again.
-  std::vector<Store> outputs;     ///< As the layer's outputs.
-  bool open = false;              ///< Shapes are known at run time only.
+  std::vector<Operand> operands;             ///< As the layer's inputs; elements: times their scales again.
+  std::vector<Store> outputs;                ///< As the layer's outputs.
+  bool open = false;                         ///< Shapes are known at run time only.
   std::optional<Accumulator> accumulator{};  ///< Of a contraction, as in ProductKernel.
-  std::vector<Precision> bodies;  ///< Of all layers in its bodies.
+  std::vector<Precision> bodies;             ///< Of all layers in its bodies.
 };
 
 using KernelDescription = std::variant<ProductKernel, ProgramKernel, LayerKernel>;

@@ -315,5 +315,7 @@ def test_weights_that_no_block_holds_stay_numbers(run, tmp_path, flags, value):
     for output, sample in zip(outputs, samples):
         assert not np.isfinite(output[:, 5]).any()
         np.testing.assert_allclose(np.delete(output, 5, 1), sample["x"] @ np.delete(w, 5, 1), rtol=1e-3, atol=1e-3)
-    asked = run("run", "m.onnx", "--trt", *flags, "--precision-constraints", "obey", "--layer-precisions", "product:" + {"--int4": "int4", "--nvfp4": "nvfp4-weights"}[flags[0]])  # fmt: skip
+    form = {"--int4": "int4", "--nvfp4": "nvfp4-weights"}[flags[0]]
+    obey = ["--precision-constraints", "obey", "--layer-precisions", f"product:{form}"]
+    asked = run("run", "m.onnx", "--trt", *flags, *obey)
     assert asked.code != 0 and "hold infinities or NaN" in asked.text, asked

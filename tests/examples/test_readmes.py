@@ -2,9 +2,9 @@
 examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
-`<!-- skip: REASON -->` are not run. A ```text block shows lines of what the block before it prints, in order: `...` stands
-for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What depends on
-the processor is shown as `...`.
+`<!-- skip: REASON -->` are not run. A ```text block shows lines of what the block before it prints, in order: `...`
+stands for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What
+depends on the processor is shown as `...`.
 """
 
 from __future__ import annotations

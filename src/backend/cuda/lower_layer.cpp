@@ -411,10 +411,9 @@ void Layers::lower_host(const ProductKernel& kernel) {
   }
   on_host_.insert(l.name);
   const int result = steps_.new_host(DataType::kFloat32, kernel.epilogue.domain);
-  steps_.add(
-      HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false, kernel.accumulator),
-               std::move(inputs),
-               {result}});
+  steps_.add(HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false, kernel.accumulator),
+                      std::move(inputs),
+                      {result}});
   ProductResults results;
   results.view = steps_.new_view(DataType::kFloat32, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
   steps_.add(UploadStep{result, pointer(results.view)});

@@ -14,7 +14,7 @@ TYPES = {"fp8": torch.float8_e4m3fn, "fp16": torch.float16, "bf16": torch.bfloat
 
 
 def product(kind: str, a: np.ndarray, b: np.ndarray, fast: bool) -> np.ndarray:
-    """a @ b.T in float32 outputs, rows and columns repeated until the GPU is full, so that cuBLAS does not split sums."""
+    """a @ b.T in float32, rows and columns repeated until the GPU is full, so that cuBLAS does not split sums."""
     copies = 2048 // len(a)
     left = torch.from_numpy(np.tile(a, (copies, 1))).cuda().to(TYPES[kind])
     right = torch.from_numpy(np.tile(b, (copies, 1))).cuda().to(TYPES[kind])
