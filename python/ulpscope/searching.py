@@ -105,8 +105,8 @@ def search(
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
     weight_scales: what the scales of weights in int4 and nvfp4 are made for: "amax", "least-squares" (the least error
-                 of each block) or "activations" (the same, each error times the mean square of what it is multiplied by).
-                 None: activations.
+                 of each block) or "activations" (the same, each error times the mean square of what it is multiplied
+                 by). None: activations.
     mx_scale_rule: how the scales of mxfp8 and mxfp4 become powers of two: "ceil", or "ocp", down.
     calibration_inputs: samples that ranges and mean squares of activations come from. None: those of the search.
 
