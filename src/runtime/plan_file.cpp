@@ -502,6 +502,7 @@ PlanFile parse_plan(std::span<std::byte> bytes, std::shared_ptr<const void> owne
     result.network = reader.network(description.at("network"));
     result.assignment = read_assignment(description.at("assignment"), *result.network);
     result.options = read_options(description.at("options"));
+    result.assignment.accumulation = result.options.accumulation;
     return result;
   } catch (const nlohmann::json::exception& e) {
     throw refuse(fmt::format("the description is malformed: {}", e.what()));

@@ -184,6 +184,25 @@ def test_typed_models(run, tmp_path, product, name, half):
     )
 
 
+def test_accumulators_are_part_of_answers_and_engines(run, tmp_path, product):
+    flags = ["--fp8", "--calibration-cache", "scales.cache", "--accumulation", "hopper-fast"]
+    fp32 = run_product(run, tmp_path, *flags[:-2])
+    wanted = run_product(run, tmp_path, *flags, "--save-engine", "m.plan")
+    assert 1e-6 < np.abs(wanted - fp32).max() / np.abs(fp32).max() < 1e-2
+    outcome = run("run", "m.plan", "--trt", "--load-inputs", "in.json", "--save-outputs", "engine.json")
+    assert outcome.code == 0, outcome
+    np.testing.assert_array_equal(outputs_of(tmp_path / "engine.json")[0]["y"], wanted)
+    search = ["--load-inputs", "in.json", "--metric", "rel-l2", "--threshold", "0.9", "--save-answer", "a.json"]
+    outcome = run("precision", "search", "m.onnx", *flags, *search)
+    assert outcome.code == 0, outcome
+    outcome = run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx", "--load-inputs", "in.json")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    words = ["--answer", "a.json", "--load-inputs", "in.json", "--save-outputs", "answer.json"]
+    outcome = run("run", "m.onnx", "--trt", *words)
+    assert outcome.code == 0, outcome
+    np.testing.assert_array_equal(outputs_of(tmp_path / "answer.json")[0]["y"], wanted)
+
+
 def test_what_does_not_fit(run, tmp_path, product):
     for words, message in (
         (["--int4", "--block-size", "48"], "expected 128, 64 or 32, got 48"),
