@@ -70,6 +70,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "op_types_to_quantize": NAMES, "op_types_to_exclude": NAMES, "nodes_to_quantize": NAMES, "nodes_to_exclude": NAMES,
     "metric": TEXTS, "objective": TEXTS, "fusion": TEXTS, "backend": TEXTS, "ray": TEXTS, "method": TEXTS, "runner": TEXTS,
     "name": TEXTS, "text": TEXTS, "algorithm": TEXTS, "quantize_mode": TEXTS, "calibration_method": TEXTS,
+    "accumulation": TEXTS, "weight_scales": TEXTS, "mx_scale_rule": TEXTS, "calibration_inputs": DATA,
     "calibrate_method": TEXTS, "high_precision_dtype": TEXTS,
     "threshold": (*NUMBERS, dict), "rtol": (*NUMBERS, dict), "atol": (*NUMBERS, dict), "margin": NUMBERS,
     "time_limit": NUMBERS, "quantile": NUMBERS, "threads": (int,), "max_trials": (int,), "memory_limit": (int,),
