@@ -48,6 +48,11 @@ def axes_inputs(b: Builder, axes: List[int], since: int) -> Tuple[List[str], Dic
     return ([b.ints(*axes)], {}) if b.opset >= since else ([], {"axes": axes})
 
 
+def axes_of_reduction(b: Builder, x: str, axes: List[int]) -> List[int]:
+    """These axes, none of them negative where x is empty: ONNX Runtime forgets such ones then."""
+    return axes if all(v.size for v in b.values[x]) else sorted(axis % b.rank(x) for axis in axes)
+
+
 def scalar(b: Builder, value: float) -> str:
     """A constant of one element, of rank 0 or 1."""
     return b.constant(np.full((1,) * b.integer(0, 1), value, np.float32))

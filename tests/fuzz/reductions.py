@@ -6,7 +6,7 @@ import numpy as np
 
 from .builder import Builder
 from .graph import MICROSOFT
-from .recipes import IMAGE, SEQUENCE, axes_inputs, axis_of, operand, recipe, scalar, signed
+from .recipes import IMAGE, SEQUENCE, axes_inputs, axes_of_reduction, axis_of, operand, recipe, scalar, signed
 
 PLAIN = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
 OTHER = ("ReduceLogSum", "ReduceLogSumExp", "ReduceProd")
@@ -15,9 +15,7 @@ OTHER = ("ReduceLogSum", "ReduceLogSumExp", "ReduceProd")
 def reduced(b: Builder, op: str, x: str, axes, keepdims, noop=None) -> str:
     """A reduction with its axes in the form of the opset. axes None: absent."""
     since = 13 if op == "ReduceSum" else 18
-    if axes and not b.values[x][0].size:
-        axes = sorted(axis % b.rank(x) for axis in axes)  # ONNX Runtime forgets negative ones of empty tensors.
-    inputs, attributes = ([], {}) if axes is None else axes_inputs(b, axes, since)
+    inputs, attributes = ([], {}) if axes is None else axes_inputs(b, axes_of_reduction(b, x, axes), since)
     if noop is not None and b.opset >= since:
         attributes["noop_with_empty_axes"] = noop
     return b.node(op, [x, *inputs], keepdims=keepdims, **attributes)

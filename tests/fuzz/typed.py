@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .builder import Builder
-from .recipes import axes_inputs, axis_of, recipe
+from .recipes import axes_inputs, axes_of_reduction, axis_of, recipe
 
 INTEGERS = {
     np.int8: 3, np.uint8: 2, np.int16: 5, np.uint16: 4, np.int32: 6, np.int64: 7, np.uint32: 12, np.uint64: 13,
@@ -70,8 +70,8 @@ def integer_arithmetic(b: Builder) -> None:
     form = b.integer(0, 3)
     if form == 0 and b.rank(y) >= 1:
         op = b.choice(["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"])
-        axis = axis_of(b, b.rank(y)) if b.opset >= 11 else 0
-        inputs, attributes = axes_inputs(b, [axis], 13 if op == "ReduceSum" else 18)
+        axes = axes_of_reduction(b, y, [axis_of(b, b.rank(y)) if b.opset >= 11 else 0])
+        inputs, attributes = axes_inputs(b, axes, 13 if op == "ReduceSum" else 18)
         y = b.node(op, [y, *inputs], keepdims=b.choice([0, 1]), **attributes)
     elif form == 1 and b.rank(y) >= 1 and all(v.size for v in b.values[y]):
         last = b.choice([None, 0, 1]) if b.opset >= 12 else None
@@ -118,7 +118,7 @@ def logic(b: Builder) -> None:
     elif form == 1:
         b.node("Cast", [y], to=b.choice([1, 7, 11]))
     elif b.opset >= 20 and b.rank(y) >= 1:
-        b.node(b.choice(["ReduceMax", "ReduceMin"]), [y, b.ints(-1)], keepdims=b.choice([0, 1]))
+        b.node(b.choice(["ReduceMax", "ReduceMin"]), [y, b.ints(*axes_of_reduction(b, y, [-1]))], keepdims=b.choice([0, 1]))
 
 
 DOUBLE_UNARY = (
@@ -213,7 +213,7 @@ def halves(b: Builder) -> None:
         elif op == "Softmax":
             y = b.node(op, [y], axis=-1)
         elif op == "ReduceSum":
-            y = b.node(op, [y, b.ints(-1)], keepdims=b.choice([0, 1]))
+            y = b.node(op, [y, b.ints(*axes_of_reduction(b, y, [-1]))], keepdims=b.choice([0, 1]))
         else:
             y = b.node(op, [y])
     for node in b.nodes[before:]:

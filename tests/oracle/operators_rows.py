@@ -124,9 +124,11 @@ def _own(op: str, v: np.ndarray, axes: Axes, y: np.ndarray, count: int) -> np.nd
         # A square below the smallest normal number keeps no more than multiples of the smallest number.
         squares = v * v
         lost = SMALLEST * np.sum((squares > 0) & (squares < SMALLEST_NORMAL), axis=axes, keepdims=True)
+        # And sums of squares beyond float32 say nothing of their root.
+        beyond = np.where(np.sum(squares, axis=axes, keepdims=True) > FLOAT32_MAX, 1e300, 0.0)
         if op == "ReduceL2":
             lost = y - np.sqrt(np.maximum(y * y - lost, 0))
-        return (sum_error(count) + 2 * EPSILON) * np.abs(y) + lost
+        return np.maximum((sum_error(count) + 2 * EPSILON) * np.abs(y) + lost, beyond)
     if op == "ReduceLogSum":
         # By the ends of what the sum may be: next to 0 its logarithm is anything.
         inner, off = np.sum(v, axis=axes, keepdims=True), sum_error(count) * total
@@ -168,7 +170,7 @@ def softmax(node: Node, x: Inputs) -> Value:
             y = shifted - np.log(total)
             return result(y, data.type, moved if data.e is not None else None, rounding + 2 * EPSILON * np.abs(y))
         moved = np.minimum(p * np.expm1(np.minimum(moved, 700)), 1)
-        return result(p, data.type, moved if data.e is not None else None, p * rounding + (p > 0) * 2.0**-140)
+        return result(p, data.type, moved if data.e is not None else None, p * rounding + np.isfinite(shifted) * 2.0**-140)
 
 
 def hardmax(node: Node, x: Inputs) -> Value:
