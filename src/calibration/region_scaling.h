@@ -1,6 +1,6 @@
 // Region scaling: tensors hold their values times powers of two, so that float16 holds them. In float32 the outputs
 // keep every bit. Constants take the factors up; where they cannot, multiplications are inserted
-// (docs/precision_search.md).
+// (docs/search_algorithm.md).
 #pragma once
 
 #include <map>

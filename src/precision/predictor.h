@@ -1,5 +1,5 @@
 // How much each layer's low precision moves the outputs, without trying: the classical a-posteriori analysis of
-// rounding errors, adjoint times local error (Wilkinson; for networks docs/precision_search.md).
+// rounding errors, adjoint times local error (Wilkinson; for networks docs/search_algorithm.md).
 #pragma once
 
 #include <functional>

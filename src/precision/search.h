@@ -1,4 +1,4 @@
-// The search for the layers that need more precision (docs/precision_search.md).
+// The search for the layers that need more precision (docs/search_algorithm.md).
 #pragma once
 
 #include <memory>

@@ -33,7 +33,7 @@ std::vector<Judgement> judge_each(SearchState& search, const TrialResult& result
 }
 
 /// Samples whose shares of the tolerance lie far apart say that others may use much more: the wider they are spread,
-/// the narrower the margin (measured in docs/precision_search.md).
+/// the narrower the margin (measured in docs/search_algorithm.md).
 void set_margin(SearchState& search, const Trial& trial) {
   if (!search.samples.margin_is_open || trial.sample_used.empty()) return;
   std::vector<double> logarithms;

@@ -14,6 +14,7 @@ import dataclasses
 import pathlib
 import re
 import subprocess
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
@@ -132,6 +133,11 @@ def names_text(entries: list[Entry]) -> str:
     return names or " or ".join(sorted({entry.note for entry in entries}))
 
 
+def prose(text: str) -> str:
+    """A paragraph in lines of 120 columns."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
 class Pages:
     """What belongs on which page."""
 
@@ -163,7 +169,7 @@ class Pages:
         assert group is not None, f"shared.md: no tools share a group '{title}'"
         entries = self.shared[group]
         everywhere = [tool for tool in self.tools if any(tool in self.found[e][group] for e in entries)]
-        text = f"{group.intro} In {self._tools(everywhere)}.\n"
+        text = f"{group.intro} In {self._tools(everywhere)}."
         partly: dict[str, set[str]] = defaultdict(set)
         for entry in entries:
             for other, tools in self.found[entry].items():
@@ -172,13 +178,14 @@ class Pages:
                         partly[tool.link].add(other.title)
         if partly:
             places = [f"{tool} (*{', '.join(sorted(titles))}*)" for tool, titles in partly.items()]
-            text += f"Some of them are in other groups too: {', '.join(places)}.\n"
+            text += f" Some of them are in other groups too: {', '.join(places)}."
+        text = prose(text)
         by_tools: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
         for entry in entries:
             by_tools[tuple(tool.name for tool in self.found[entry][group])].append(entry)
         for names, part in sorted(by_tools.items(), key=lambda item: -len(item[0])):
             if len(names) < len(everywhere):
-                text += f"\nOnly in {self._tools([tool for tool in self.tools if tool.name in names])}:\n"
+                text += "\n" + prose(f"Only in {self._tools([tool for tool in self.tools if tool.name in names])}:")
             text += "\n" + blocks(part)
         return text
 
@@ -195,9 +202,9 @@ class Pages:
                     rows[self.home[entry]].append(entry)
             if not own:
                 continue
-            text += f"\n## {group.title}\n\n{group.intro}\n\n{blocks(own)}"
+            text += f"\n## {group.title}\n\n{prose(group.intro)}\n{blocks(own)}"
             if elsewhere:
-                text += f"\nShared options of this group: {names_text(elsewhere)}.\n"
+                text += "\n" + prose(f"Shared options of this group: {names_text(elsewhere)}.")
         text += "\n## Shared options\n\n| group | options |\n|---|---|\n"
         for group, entries in rows.items():
             text += f"| [{group.title}](shared.md#{group.anchor}) | {names_text(entries)} |\n"
