@@ -7,7 +7,7 @@ A page holds prose, and blocks between `<!-- options: NAME -->` and `<!-- end --
 - `tools` and `index`, on index.md: the table of tools, and that of all options.
 
 An option with the same text in the same group of two tools or more is on shared.md, once. All others are on the pages
-of their tools.
+of their tools. The words are those of the program; lines are broken for the width of a page.
 """
 
 import dataclasses
@@ -17,12 +17,15 @@ import subprocess
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "cli"
 MARKED = re.compile(r"(<!-- options: ([^\n]*) -->\n)(.*?)(<!-- end -->\n)", re.S)
 # Where an option is shared under several titles, the group that a reader looks in.
 HOMES = {"--python-time-limit": "Scripts"}
+WIDTH = 78  # Columns of a code block that the site shows without scrolling.
+UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 NO_EFFECT = "Accepted for the sake of scripts, without effect:"
 
 
@@ -48,15 +51,21 @@ class Group:
 class Entry:
     """One option, or positional argument, in the words of the program."""
 
-    text: str
+    head: str
+    about: str
+
+    @property
+    def text(self) -> str:
+        """For a page."""
+        lines = textwrap.wrap(self.about, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6, **UNBROKEN)
+        return "\n".join([f"  {self.head}", *lines])
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of its names: `-o`, `--output`. The name of a positional argument stands for itself."""
-        head = re.split(r"\s{2,}|\n", self.text.strip(), maxsplit=1)[0]
-        if not head.startswith("-"):
-            return (head,)
-        return tuple(re.findall(r"(?:^|, )(-[-\w]+)", head))
+        if not self.head.startswith("-"):
+            return (self.head,)
+        return tuple(re.findall(r"(?:^|, )(-[-\w]+)", self.head))
 
     @property
     def name(self) -> str:
@@ -66,8 +75,9 @@ class Entry:
     @property
     def note(self) -> str:
         """What becomes of it: "no effect" (only `--help-all` shows it), "refused" (it is an error), or nothing to say."""
-        text = re.sub(r"\s+", " ", self.text)
-        return "no effect" if "[accepted, has no effect: " in text else "refused" if "[refused: " in text else ""
+        if "[accepted, has no effect: " in self.about:
+            return "no effect"
+        return "refused" if "[refused: " in self.about else ""
 
 
 @dataclasses.dataclass
@@ -107,9 +117,18 @@ def parsed(name: str, text: str) -> Tool:
     for part in re.split(r"\n\n(?=\S)", "options:\n" + body.rstrip("\n")):
         title, rest = part.split("\n", 1)
         about = re.match(r"  Options related to ([^\n]*)\n\n", rest)
-        entries = re.split(r"\n(?=  \S)", rest[about.end() :] if about else rest)
-        groups[Group(title.removesuffix(":"), about[1] if about else "")] = [Entry(e.rstrip()) for e in entries]
+        texts = re.split(r"\n(?=  \S)", rest[about.end() :] if about else rest)
+        heads = [re.split(r"\s{2,}|\n", entry.strip(), maxsplit=1) for entry in texts]
+        entries = [Entry(words[0], " ".join(" ".join(words[1:]).split())) for words in heads]
+        groups[Group(title.removesuffix(":"), about[1] if about else "")] = entries
     return Tool(name, head.rstrip("\n"), groups)
+
+
+def broken(text: str) -> str:
+    """Paragraphs in lines of WIDTH columns; those that are indented stay."""
+    paragraphs = text.split("\n\n")
+    kept = [p if p.startswith(" ") else textwrap.fill(" ".join(p.split()), WIDTH, **UNBROKEN) for p in paragraphs]
+    return "\n\n".join(kept)
 
 
 def block(entries: Iterable[Entry]) -> str:
@@ -135,7 +154,7 @@ def names_text(entries: list[Entry]) -> str:
 
 def prose(text: str) -> str:
     """A paragraph in lines of 120 columns."""
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+    return textwrap.fill(text, 120, **UNBROKEN) + "\n"
 
 
 class Pages:
@@ -185,14 +204,19 @@ class Pages:
             by_tools[tuple(tool.name for tool in self.found[entry][group])].append(entry)
         for names, part in sorted(by_tools.items(), key=lambda item: -len(item[0])):
             if len(names) < len(everywhere):
-                text += "\n" + prose(f"Only in {self._tools([tool for tool in self.tools if tool.name in names])}:")
+                having = [tool for tool in everywhere if tool.name in names]
+                lacking = [tool for tool in everywhere if tool.name not in names]
+                shorter = (
+                    f"Not in {self._tools(lacking)}" if len(lacking) < len(having) else f"Only in {self._tools(having)}"
+                )
+                text += "\n" + prose(f"{shorter}:")
             text += "\n" + blocks(part)
         return text
 
     def tool(self, name: str) -> str:
         """The options of a tool, on its page."""
         tool = next(tool for tool in self.tools if tool.name == name)
-        text = f"```text\n{tool.head}\n```\n"
+        text = f"```text\n{broken(tool.head)}\n```\n"
         rows: dict[Group, list[Entry]] = defaultdict(list)
         for group, entries in tool.groups.items():
             own = [entry for entry in entries if entry not in self.home]
