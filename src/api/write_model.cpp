@@ -73,10 +73,12 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
                         std::ranges::count(assignment.storage, DataType::kBFloat16) > 0 ||
                         assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(typed.io_types, bf16);
   std::vector<std::string> checked;
-  const bool runs_python = python_checks && typed.verify;
-  typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
+  // Python starts now, so that it is there when the file is.
+  std::shared_ptr<OnnxChecks> checks;
+  if (python_checks && typed.verify) checks = model.checks ? model.checks : std::make_shared<OnnxChecks>();
+  typed.check = [&](const std::filesystem::path& file) {
     check_quantizers(model, typed.external_data_dir, file);
-    if (!runs_python) return;
+    if (checks == nullptr) return;
     if (typed.interrupt) typed.interrupt();
     const OnnxChecks::Source source{source_file(model, file.parent_path()), typed.samples.front()};
     checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16, source);

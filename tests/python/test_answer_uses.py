@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
+import resource
 
 import numpy as np
 import onnx
@@ -93,6 +94,20 @@ def test_conversions_without_an_answer(folder, samples):
         ulpscope.convert("m.onnx", io_types={"x": "float17"})
     with pytest.raises(ulpscope.Error, match="Nobody"):
         ulpscope.convert("m.onnx", keep="Nobody")
+
+
+def test_a_file_that_is_not_checked_starts_no_python(samples):
+    """A start takes half a second, which is most of the time of a small model."""
+
+    def seconds_of_children() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = seconds_of_children()
+    ulpscope.convert("m.onnx", precision="fp16", data=samples, verify=False)
+    assert seconds_of_children() == before
+    ulpscope.convert("m.onnx", precision="fp16", data=samples)
+    assert seconds_of_children() > before
 
 
 @pytest.mark.parametrize("values", [np.zeros((0, 4), np.float32), np.full((2, 4), np.nan, np.float32)])
