@@ -7,8 +7,8 @@
     ulpscope.report(answer, "report.html")
     outputs = ulpscope.Engine("model.onnx", answer=answer).run({"x": x})
 
-`calibrate` and `quantize` are for int8, `from_torch` for modules of torch, `ulpscope.polygraphy` has a runner for
-Polygraphy, `ulpscope.backend` ONNX's backend interface. The program `ulpscope` is installed with this package. Messages go
+`calibrate` and `quantize` are for int8, `from_torch` for modules of torch, `ulpscope.torch` searches on them and makes
+copies in mixed precision, `ulpscope.polygraphy` has a runner for Polygraphy, `ulpscope.backend` ONNX's backend interface. The program `ulpscope` is installed with this package. Messages go
 to the logger "ulpscope" of the module logging. docs/python.md
 """
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, List
 from .errors import Error, ErrorCode, InternalError
 
 if TYPE_CHECKING:
+    from . import torch
     from .arguments import FilePath, Names
     from .answer import Answer, CurvePoint, Judgement, KeptLayer, Lowest, OutputError, Reason, Repair, Trial
     from .calibration import Calibration, calibrate
@@ -65,6 +66,8 @@ def __getattr__(name: str) -> Any:
     # Late, so that the worker (ulpscope.worker) starts without the engine and in a Python that has none.
     if name == "__version__":
         return import_module("._core", __name__).__version__
+    if name == "torch":  # Without an import of its own, but not before it is asked for: it needs torch.
+        return import_module(".torch", __name__)
     if name in _MODULE_OF:
         return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     raise AttributeError(f"module 'ulpscope' has no attribute '{name}'")
