@@ -332,6 +332,10 @@ class Answer:
         `node_block_list` of onnxconverter-common. Repairs are not in it."""
         return list(dict.fromkeys(node for layer in self.layers for node in (layer.nodes or (layer.name,))))
 
+    def _section(self) -> str:
+        """HTML that its page has in front of the layers."""
+        return ""
+
     def __str__(self) -> str:
         return self._native.text(False)
 

@@ -14,6 +14,8 @@ from .errors import Error, ErrorCode
 if TYPE_CHECKING:
     import onnx
 
+_LAYERS = '<section id="layers">'  #: Of the page.
+
 
 @checked
 def report(
@@ -25,8 +27,9 @@ def report(
     """Writes one HTML file that needs no network: the verdict, the network, every layer and why it is kept, the trials;
     as `ulpscope report`. Returns its path.
 
-    answer: of ulpscope.search, or its file. typed: the model that ulpscope.convert made of the answer: the page lists its casts. compare: another answer, to be
-    held against this one.
+    answer:  of ulpscope.search, or its file. That of ulpscope.torch.search has a section of modules, too.
+    typed:   the model that ulpscope.convert made of the answer: the page lists its casts.
+    compare: another answer, to be held against this one.
 
     Raises Error: INVALID_ARGUMENT for a typed model of another answer; IO where `out` cannot be written.
 
@@ -43,7 +46,9 @@ def report(
             onnx.save_model(typed, file)
             typed = file
         other = as_answer(compare)._native if compare is not None else None
-        page = as_answer(answer)._native.report(path, os.fspath(typed) if typed is not None else "", other)
+        shown = as_answer(answer)
+        page = shown._native.report(path, os.fspath(typed) if typed is not None else "", other)
+    page = page.replace(_LAYERS, shown._section() + _LAYERS, 1)
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:

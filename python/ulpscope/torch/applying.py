@@ -53,7 +53,9 @@ class Applied:
     folded: tuple[str, ...]  #: Parameters and attributes with other values: "blocks.0.down.weight * 2^-4".
     departures: tuple[Departure, ...]
     judgement: Judgement  #: Of the copy against the module, on the samples, by the tolerance of the search.
-    predicted: float  #: The error that the answer names for its samples, in the unit of the metric.
+    #: The largest error that the answer names for its samples, in the unit of the metric. docs/torch.md says how far it
+    #: speaks of others.
+    predicted: float
 
 
 def applied(module: Any) -> Applied:
@@ -65,9 +67,9 @@ def applied(module: Any) -> Applied:
 
 
 def apply(module: Any, answer: Any, samples: Any = None) -> Any:
-    """A copy of a module that computes as an answer says, in evaluation mode and with the same types outside.
+    """A copy of a module that computes as an answer says, with the same types outside.
 
-    module:  that of the search, in float32. It is left as it is.
+    module:  that of the search, in float32 and evaluation mode. It is left as it is.
     answer:  of ulpscope.torch.search; or an ulpscope.Answer (or its file) about the model of `export`, with `samples`.
     samples: as in `search`. None: those of the search.
 
@@ -76,14 +78,15 @@ def apply(module: Any, answer: Any, samples: Any = None) -> Any:
     mask value, epsilon): powers of two, and limits of masks.
 
     The copy is judged against the module on the samples, by the tolerance of the search. Where it fails, modules are
-    raised in the order of their predicted shares of the error until it passes; `applied(copy)` says which, and why. What
-    a module cannot do (a repair of a number that its code says, an operator without a kernel for the type), it computes in
-    float32, with a warning that names it.
+    raised in the order of their predicted shares of the error until it passes; `applied(copy)` says which, and why.
+    What a module cannot do (a repair of a number that its code says, an operator without a kernel for the type), it
+    computes in float32, with a warning that names it.
 
-    Raises Error: INVALID_ARGUMENT for an answer of another module or without samples; UNSUPPORTED for an answer in other
-    precisions, one that was not found, and where the copy does not hold the tolerance, with figures.
+    Raises Error: INVALID_ARGUMENT for a module in training mode, an answer of another module or without samples;
+    UNSUPPORTED for an answer in other precisions, one that was not found, and where the copy does not hold the
+    tolerance, with figures; SCRIPT where the module itself raises on a sample.
 
-    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8))
+    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8)).eval()
     >>> answer = ulpscope.torch.search(module, [torch.randn(2, 4) for _ in range(4)], threshold=1e-2)
     >>> mixed = ulpscope.torch.apply(module, answer)
     >>> mixed[0].weight.dtype, mixed(torch.zeros(1, 4)).dtype, ulpscope.torch.applied(mixed).judgement.passed
@@ -228,8 +231,9 @@ class _Application:
                 raise Error(
                     ErrorCode.UNSUPPORTED,
                     f"[apply] expected an error within the tolerance on the samples, got {first.error:.4g} "
-                    f"({first.used:.3g} of it), and {judgement.error:.4g} with {_listed(self._plan.kept())} in float32; "
-                    "try more samples in the search, or ulpscope.convert for a typed model",
+                    f"({first.used:.3g} of it), and {judgement.error:.4g} with "
+                    f"{_listed(self._plan.kept())} in float32; try more samples in the search, "
+                    "or ulpscope.convert for a typed model",
                 )
             for name in order[:step]:
                 self._keep([name], f"the copy used {first.used:.3g} of the tolerance without it")

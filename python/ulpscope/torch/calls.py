@@ -79,8 +79,10 @@ def array_of(tensor: Any) -> Any:
 
 
 def arrays_of(module: Any, call: Call, names: Sequence[str], where: str) -> Arrays:
-    """The tensors of a call under the names of the model's inputs. Raises Error(INVALID_ARGUMENT) for other tensors than
-    those of the sample that was exported."""
+    """The tensors of a call under the names of the model's inputs.
+
+    Raises Error(INVALID_ARGUMENT) for other tensors than those of the sample that was exported.
+    """
     tensors = list(tensors_in(arguments_of(module, call, where)))
     if len(tensors) != len(names):
         raise Error(

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 
 def export(module: Any, samples: Any, **options: Any) -> onnx.ModelProto:
-    """The ONNX model of a module, by torch.onnx.export in evaluation mode, whose nodes carry the names of modules.
+    """The ONNX model of a module, by torch.onnx.export, whose nodes carry the names of modules.
 
-    module:  a torch.nn.Module in float32. samples: as in `search`; the first is what is exported, and sizes that differ
-             among them are left open.
+    module:  a torch.nn.Module in float32 and evaluation mode.
+    samples: as in `search`; the first is what is exported, and sizes that differ among them are left open.
     options: further arguments of torch.onnx.export, such as dynamic_shapes or opset_version.
 
     Nodes and tensors are called after the module in whose forward they ran: /blocks/0/norm/pow_1 is of
     module.blocks[0].norm. The exporter's optimizer is not used: it would let modules share constants and results.
 
-    Raises Error: NOT_FOUND without torch, onnx or onnxscript, INVALID_ARGUMENT for what is no module and samples that do
-    not fit it, UNSUPPORTED for parameters of other float types, SCRIPT where the export fails.
+    Raises Error: NOT_FOUND without torch, onnx or onnxscript; INVALID_ARGUMENT for what is no module, one in training
+    mode, and samples that do not fit it; UNSUPPORTED for parameters of other float types; SCRIPT where the export fails
+    (`__cause__` is what torch raised), as it does where values decide what a forward does.
 
-    >>> model = ulpscope.torch.export(torch.nn.Sequential(torch.nn.Linear(4, 2)), [torch.zeros(1, 4)])
+    >>> model = ulpscope.torch.export(torch.nn.Sequential(torch.nn.Linear(4, 2)).eval(), [torch.zeros(1, 4)])
     >>> [node.name for node in model.graph.node][-1]
     '/0/linear'
     """
@@ -46,6 +47,13 @@ def checked_module(module: Any, where: str) -> None:
     check_exporter(where)
     if not isinstance(module, torch.nn.Module):
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}] module: expected a torch.nn.Module, got {shown(module)}")
+    training = [name for name, inner in module.named_modules() if inner.training]
+    if training:
+        which = "all of it" if not training[0] else f"'{training[0]}'"
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[{where}] module: expected evaluation mode, got {which} in training mode; try module.eval()",
+        )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
             raise Error(
@@ -61,11 +69,28 @@ def exported(module: Any, calls: list[Call], options: dict[str, Any]) -> onnx.Mo
     if open_sizes is not None:
         options.setdefault("dynamic_shapes", open_sizes)
     first = on_device_of(module, calls[0])
-    with _quiet_exporter():
-        model = from_torch(module, first.args, kwargs=first.kwargs, **options)
+    try:
+        with _quiet_exporter():
+            model = from_torch(module, first.args, kwargs=first.kwargs, **options)
+    except Error as error:
+        if error.code != ErrorCode.SCRIPT or error.__cause__ is None:
+            raise
+        raise _not_exported(module, error.__cause__) from error.__cause__
     keep_scopes(model)
     name_after_modules(model)
     return model
+
+
+def _not_exported(module: Any, cause: BaseException) -> Error:
+    """The first lines of what went wrong; torch says what it tried, too, on pages of them."""
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return Error(
+        ErrorCode.SCRIPT,
+        f"[export] module: torch.export cannot trace the forward of {type(module).__name__}: {type(cause).__name__}: "
+        f"{' '.join(text[:2])[:300]}; try torch.where or torch.cond where values decide, or a part of the module",
+    )
 
 
 def _open_sizes(module: Any, calls: list[Call]) -> dict[str, Any] | None:

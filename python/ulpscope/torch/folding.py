@@ -223,8 +223,8 @@ class Folder:
         ]
         if not owner or tensor in made or any(insertions.get((node, i)) != exponent for node, i, _ in reads):
             raise CannotFold(
-                [owner], f"the answer multiplies an operand of {use.node.op_type} ({use.node.name}) in the middle of its "
-                "forward"
+                [owner], f"the answer multiplies an operand of {use.node.op_type} ({use.node.name}) in the middle of "
+                "its forward"
             )  # fmt: skip
         folds.inputs[owner] = exponent
 

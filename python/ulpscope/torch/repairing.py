@@ -13,8 +13,8 @@ from .folding import CannotFold, Folder, Folds, Json, folded_copy, no_folds
 from .graph import Graph
 from .running import ForwardFailed, largest_difference, outputs_of
 
-#: Of a module with folded repairs against itself, in float32 (rel-l2). Powers of two change no bit of most values; clamped
-#: masks and what underflows may. The test networks differ by 0.
+#: Of a module with folded repairs against itself, in float32 (rel-l2). Powers of two change no bit of most values;
+#: clamped masks and what underflows may. The test networks differ by 0.
 _SAME = 1e-6
 
 
@@ -31,8 +31,10 @@ class Refusal:
 def folds_of(
     graph: Graph, module: Any, repairs: Sequence[Json], calls: Sequence[Call], exact: Sequence[Arrays]
 ) -> tuple[Folds, list[Refusal]]:
-    """What the module can take, and what it cannot. `module`: in float32 and evaluation mode, is left as it is; `exact`:
-    its results. Every fold is tried: the results have to stay."""
+    """What the module can take, and what it cannot. Every fold is tried: the results have to stay.
+
+    module: in float32 and evaluation mode; it is left as it is. exact: its results.
+    """
     folder = Folder(graph, module)
     folds, refusals = no_folds(), []
     for repair in repairs:

@@ -41,7 +41,8 @@ def outputs_of(module: Any, calls: Sequence[Call], names: Sequence[str]) -> list
             if len(tensors) != len(names):
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    f"[apply] module: expected {len(names)} tensors as results ({', '.join(names)}), got {len(tensors)}",
+                    f"[apply] module: expected {len(names)} tensors as results ({', '.join(names)}), "
+                    f"got {len(tensors)}",
                 )
             results.append({name: array_of(tensor) for name, tensor in zip(names, tensors)})
     return results

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import onnx
 
 _LOG = logging.getLogger("ulpscope")
+_LISTED = 12  #: Longer tables of a page are folded.
 
 
 class ModuleAnswer(Answer):
@@ -59,13 +60,34 @@ class ModuleAnswer(Answer):
         """As Answer.at."""
         return ModuleAnswer(super().at(trial), self.model, self._calls)
 
-    def _lines(self) -> list[str]:
+    def _rows(self) -> list[tuple[str, str, str]]:
+        """Of each module with layers to keep: its name, its class, and these layers."""
         classes = classes_of(self.model)
         return [
-            f"{name or 'the module itself'} ({classes.get(name, 'module')}): "
-            + ", ".join(f"{layer.op} in {layer.precision} ({layer.reason.kind})" for layer in layers)
+            (
+                name or "the module itself",
+                classes.get(name, "module"),
+                ", ".join(f"{layer.op} in {layer.precision} ({layer.reason.kind})" for layer in layers),
+            )
             for name, layers in self.kept_modules.items()
         ]
+
+    def _lines(self) -> list[str]:
+        return [f"{name} ({kind}): {layers}" for name, kind, layers in self._rows()]
+
+    def _section(self) -> str:
+        rows = [[html.escape(cell) for cell in row] for row in self._rows()]
+        body = "".join(
+            f'<tr><td data-label="Module"><div><code>{name}</code></div></td>'
+            f'<td data-label="Class"><div>{kind}</div></td><td data-label="Layers kept"><div>{layers}</div></td></tr>\n'
+            for name, kind, layers in rows
+        )
+        head = "<thead><tr><th>Module</th><th>Class</th><th>Layers kept</th></tr></thead>"
+        shown = f"<table>{head}<tbody>\n{body}</tbody></table>" if rows else '<p class="empty">None.</p>'
+        if len(rows) > _LISTED:
+            shown = f"<details><summary>{len(rows)} modules</summary>{shown}</details>"
+        about = "Those in whose own forward a layer is kept, by the names of named_modules()."
+        return f'<section id="modules">\n<h2>Modules</h2>\n<p class="about">{about}</p>\n{shown}\n</section>\n'
 
     def __str__(self) -> str:
         lines = self._lines()
@@ -92,7 +114,7 @@ def search(
 ) -> ModuleAnswer:
     """The layers of a module to keep in higher precision: `export`, then ulpscope.search, in the words of modules.
 
-    module:     a torch.nn.Module in float32, on any device; it is left as it is.
+    module:     a torch.nn.Module in float32 and evaluation mode, on any device; it is left as it is.
     samples:    a list, one call of the module each: a tensor, a tuple of arguments, or a dictionary of them by name.
     precisions: "fp16" or "bf16".
     hold_out:   further samples, or True or False, as in ulpscope.search.
@@ -106,7 +128,7 @@ def search(
 
     Raises Error as `export` and ulpscope.search; SearchInterrupted as ulpscope.search.
 
-    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8))
+    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8)).eval()
     >>> answer = ulpscope.torch.search(module, [torch.randn(2, 4) for _ in range(4)], threshold=1e-2)
     >>> answer.verdict, answer.kept_modules, answer.modules["/1/layer_norm"]
     ('found', {}, '1')
@@ -116,8 +138,8 @@ def search(
     if wanted not in (["fp16"], ["bf16"]):
         raise Error(
             ErrorCode.UNSUPPORTED,
-            f"[search] precisions: expected 'fp16' or 'bf16' for modules, got {', '.join(wanted)}; try ulpscope.search on "
-            "ulpscope.torch.export(module, samples)",
+            f"[search] precisions: expected 'fp16' or 'bf16' for modules, got {', '.join(wanted)}; try ulpscope.search "
+            "on ulpscope.torch.export(module, samples)",
         )
     calls = calls_of(samples, "search")
     further = hold_out if hold_out is None or isinstance(hold_out, bool) else calls_of(hold_out, "search")
