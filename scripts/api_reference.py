@@ -20,6 +20,13 @@ def _homes() -> dict[str, str]:
     raise AssertionError("_HOME is not in ulpscope/__init__.py")
 
 
+def _of_torch() -> dict[str, str]:
+    """The same for ulpscope.torch."""
+    body = ast.parse((PACKAGE / "torch" / "__init__.py").read_text()).body
+    imports = [each for each in body if isinstance(each, ast.ImportFrom) and each.level == 1]
+    return {f"torch.{alias.name}": f"torch/{each.module}" for each in imports for alias in each.names}
+
+
 def _paragraph(text: str) -> str:
     """A paragraph of a docstring; arguments become a list, lines further in stay as they are."""
     lines = text.splitlines()
@@ -83,10 +90,10 @@ def _described(name: str, node: ast.AST) -> str:
 def reference() -> str:
     """All public names, sorted as people look for them: functions first."""
     functions, classes, others = [], [], []
-    for name, module in sorted(_homes().items()):
+    for name, module in sorted((_homes() | _of_torch()).items()):
         for node in ast.parse((PACKAGE / f"{module}.py").read_text()).body:
             target = getattr(node, "target", None) or (node.targets[0] if isinstance(node, ast.Assign) else None)
-            if name in (getattr(node, "name", None), getattr(target, "id", None)):
+            if name.rpartition(".")[2] in (getattr(node, "name", None), getattr(target, "id", None)):
                 kind = functions if isinstance(node, ast.FunctionDef) else classes if isinstance(node, ast.ClassDef) else others
                 kind.append(_described(name, node))
                 break

@@ -81,6 +81,8 @@ def test_notebooks_run(path, tmp_path):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
+    for needed in notebook.metadata.get("ulpscope_needs", ()):
+        pytest.importorskip(needed)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(ulpscope.__file__).parents[1]), "IPYTHONDIR": str(tmp_path)}
     client = nbclient.NotebookClient(

@@ -179,6 +179,11 @@ def whisper_encoder() -> Network:
     return Network(WhisperEncoder().eval(), lambda: (torch.randn(2, 20, 40),))
 
 
+def on_device(network: Network, device: str) -> Network:
+    """The same with its module and its samples there; the samples are those of the CPU."""
+    return Network(network.module.to(device), lambda: tuple(each.to(device) for each in network.sample()))
+
+
 #: Those that `.half()` makes wrong.
 NETWORKS: dict[str, Callable[[], Network]] = {
     "RMSNorm blocks": rms_norm_blocks,

@@ -6,7 +6,7 @@
     mixed = ulpscope.torch.apply(module, answer)       # checked on the samples
     ulpscope.torch.applied(mixed).modules              # what became of each module, and why
 
-Needs torch with torch.export (2.6 or later; tried with 2.15), onnx and onnxscript. docs/torch.md
+Needs torch 2.11 or later, onnx and onnxscript: pip install "ulpscope[torch]". docs/torch.md
 """
 
 from __future__ import annotations

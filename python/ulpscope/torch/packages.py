@@ -27,5 +27,6 @@ def _found(name: str, where: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise Error(
-            ErrorCode.NOT_FOUND, f"[{where}] the package {name} is not installed; try pip install {name}"
+            ErrorCode.NOT_FOUND,
+            f"[{where}] the package {name} is not installed; try pip install {name}, or pip install 'ulpscope[torch]'",
         ) from error
