@@ -8,9 +8,9 @@
     outputs = ulpscope.Engine("model.onnx", answer=answer).run({"x": x})
 
 `calibrate` and `quantize` are for int8, `from_torch` for modules of torch, `ulpscope.torch` searches on them and makes
-copies in mixed precision, `ulpscope.polygraphy` has a runner for Polygraphy, `ulpscope.backend` ONNX's backend interface.
-The program `ulpscope` is installed with this package. Messages go to the logger "ulpscope" of the module logging.
-docs/python.md
+copies in mixed precision, `ulpscope.polygraphy` has a runner for Polygraphy, `ulpscope.backend` ONNX's backend
+interface. The program `ulpscope` is installed with this package. Messages go to the logger "ulpscope" of the module
+logging. docs/python.md
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Holds copies of ulpscope.torch.apply against their modules, on a GPU: check_torch.py [--device cuda] [NETWORK...]
 
-Needs torch, onnx, onnxscript and an installed ulpscope. For each of the networks of tests/python/torch_networks.py, all of
-which `.half()` makes wrong: a search on 8 samples, a copy, and 100 fresh inputs, on which the module itself in float32 is
-the judge. What fails:
+Needs torch, onnx, onnxscript and an installed ulpscope. For each of the networks of tests/python/torch_networks.py, all
+of which `.half()` makes wrong: a search on 8 samples, a copy, and 100 fresh inputs, on which the module itself in
+float32 is the judge. What fails:
 
-- `.half()` that is right, a copy that is beyond the tolerance or NaN, or one that errs more than twice as much as predicted;
+- `.half()` that is right;
+- a copy that is beyond the tolerance or NaN, or errs more than twice as much as predicted;
 - a copy of which modules had to be raised beyond the answer.
 
 Products and convolutions of float32 stay in float32 (no TF32). One line per network; exits 1 when one does not hold.
@@ -40,8 +41,8 @@ def check(name: str, device: str, fresh: int) -> bool:
     low = sum(each.precision != "fp32" for each in record.modules)
     holds = not half <= THRESHOLD and error <= THRESHOLD and ratio <= MOST and not record.departures
     print(
-        f"{'ok    ' if holds else 'FAILED'} {name}: error {error:.3g} on {fresh} fresh inputs, {ratio:.3g} of the predicted "
-        f"{record.predicted:.3g}; .half() {half:.3g}; {low} of {len(record.modules)} modules in fp16",
+        f"{'ok    ' if holds else 'FAILED'} {name}: error {error:.3g} on {fresh} fresh inputs, {ratio:.3g} times the "
+        f"predicted {record.predicted:.3g}; .half() {half:.3g}; {low} of {len(record.modules)} modules in fp16",
         flush=True,
     )
     for departure in record.departures:
