@@ -16,21 +16,20 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
-
-import torch
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-
-import ulpscope
-from torch_networks import NETWORKS, halved, on_device, worst_error
+from collections.abc import Callable
+from typing import Any
 
 THRESHOLD = 5e-3  # rel-l2.
 MOST = 2.0  # Times the predicted error.
 
 
-def check(name: str, device: str, fresh: int) -> bool:
+def check(name: str, make: Callable[[], Any], device: str, fresh: int) -> bool:
+    import torch
+    import ulpscope
+    from torch_networks import halved, on_device, worst_error
+
     torch.manual_seed(0)
-    network = on_device(NETWORKS[name](), device)
+    network = on_device(make(), device)
     answer = ulpscope.torch.search(network.module, network.samples(8), threshold=THRESHOLD, progress=False)
     mixed = ulpscope.torch.apply(network.module, answer)
     record = ulpscope.torch.applied(mixed)
@@ -52,20 +51,25 @@ def check(name: str, device: str, fresh: int) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=f"of {', '.join(NETWORKS)}; default: all")
+    parser.add_argument("networks", nargs="*", help="such as 'RMSNorm blocks'; default: all")
     parser.add_argument("--device", default="cuda", help="as torch names it; default: cuda")
     parser.add_argument("--fresh", type=int, default=100, help="inputs to judge by; default: 100")
     options = parser.parse_args()
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    import torch
+    import ulpscope
+    from torch_networks import NETWORKS
+
     for name in options.networks:
         if name not in NETWORKS:
             parser.error(f"expected one of {', '.join(NETWORKS)}, got '{name}'")
-    if options.device.startswith("cuda"):
+    where = options.device
+    if where.startswith("cuda"):
         torch.backends.cudnn.allow_tf32 = False  # Products are in float32 unless somebody asks for TF32.
-        where = torch.cuda.get_device_name(torch.device(options.device))
-    else:
-        where = options.device
-    print(f"torch {torch.__version__}, ulpscope {ulpscope.__version__}, {where}")
-    return 0 if all([check(name, options.device, options.fresh) for name in options.networks]) else 1
+        where = torch.cuda.get_device_name(torch.device(where))
+    print(f"torch {torch.__version__}, ulpscope {ulpscope.__version__}, {where}", flush=True)
+    names = options.networks or list(NETWORKS)
+    return 0 if all([check(name, NETWORKS[name], options.device, options.fresh) for name in names]) else 1
 
 
 if __name__ == "__main__":
