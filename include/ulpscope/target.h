@@ -30,4 +30,21 @@ ULPSCOPE_API MeasuredTarget measure_target(const std::filesystem::path& file, co
 ULPSCOPE_API MeasuredTarget measure_target(const std::filesystem::path& file, const Model& model,
                                            const TensorsByName& sample, const MeasuringProgress& progress = nullptr);
 
+/// How measure_kernels() comes to a model.
+struct KernelMeasuring {
+  std::string backend = "cuda";
+  int networks = 160;  ///< How many small networks of random sizes are measured, each in several precisions.
+  /// Times that were measured before, on any machine: no device is needed, and nothing is measured. Empty: measure.
+  std::filesystem::path load_times{};
+  std::filesystem::path save_times{};  ///< Where to keep the times, written after every network; empty: nowhere.
+  /// A known target whose rates the file takes (ModelOptions::target); empty: those of this machine, measured.
+  std::string rates_of{};
+};
+
+/// Writes a target with a model of the kernels of a GPU: what each kind takes, by its sizes, fitted to many small
+/// networks (docs/gpu.md). It needs no network of the user's. Takes some minutes, in which nothing else should run.
+/// Throws Error(kUnsupported) where the backend has no device, Error(kInvalidFile) for `load_times`, Error(kIo).
+ULPSCOPE_API MeasuredTarget measure_kernels(const std::filesystem::path& file, const KernelMeasuring& how,
+                                            const MeasuringProgress& progress = nullptr);
+
 }  // namespace ulpscope

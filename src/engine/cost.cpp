@@ -44,11 +44,21 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
 
 namespace {
 
+/// Per element: of a cast between two and four bytes, and of a value that a broken group stores and reads.
+constexpr double kCastBytes = 6, kBrokenBytes = 8;
+
 double weight_bytes(const LayerWork& work, Precision p) {
   return work.multiply_adds > 0 ? work.weight_elements * of_weights(p) : 0;
 }
 
 }  // namespace
+
+DataType CostProblem::storage(int node, int choice) const {
+  const std::vector<Precision>& choices = nodes[node].choices;
+  const auto stores_floats = [&](Precision p) { return hands_integers || !form_of(p).is_quantized(); };
+  const auto found = std::find_if(choices.begin() + choice, choices.end(), stores_floats);
+  return found != choices.end() ? form_of(*found).read_type() : DataType::kFloat32;
+}
 
 double CostProblem::energy(const std::vector<int>& choice) const {
   double total = 0;
@@ -105,19 +115,32 @@ class GroupNodes {
   std::vector<CostProblem::Node*> nodes_;
 };
 
-void set_measured_costs(const Specialization& spec, const Grouping& grouping, const Target& target,
-                        const IdMap<LayerId, int>& node_of, CostProblem& problem) {
+/// Groups whose times are known, or modelled, as a whole.
+void set_group_costs(const Specialization& spec, const Grouping& grouping, const Target& target,
+                     const IdMap<LayerId, int>& node_of, CostProblem& problem) {
   const GroupTimes times(spec, target.timed);
-  if (times.empty()) return;
+  if (times.empty() && target.kernels == nullptr) return;
   const std::vector<int> together = count_together(spec, grouping, nullptr);
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
     std::vector<CostProblem::Node*> members;
-    for (const LayerId id : group.layers)
-      if (node_of[id] >= 0) members.push_back(&problem.nodes[node_of[id]]);
+    std::map<Precision, DataType> stored;
+    for (const LayerId id : group.layers) {
+      const int node = node_of[id];
+      if (node < 0) continue;
+      members.push_back(&problem.nodes[node]);
+      for (std::size_t c = 0; c < members.back()->choices.size(); ++c)
+        stored.try_emplace(members.back()->choices[c], problem.storage(node, static_cast<int>(c)));
+    }
     GroupNodes nodes(std::move(members));
-    for (const Precision p : nodes.precisions())
-      if (const std::optional<double> us = times.find_like(group, name_of(p), together[g])) nodes.set_time(p, *us);
+    for (const Precision p : nodes.precisions()) {
+      std::optional<double> us = times.find_like(group, name_of(p), together[g]);
+      if (!us && target.kernels != nullptr) {
+        const auto work = kernel_work(spec, group, p, stored.at(p), together[g]);
+        us = work ? target.kernel_us(*work) : 0;
+      }
+      if (us) nodes.set_time(p, *us);
+    }
   }
 }
 
@@ -127,6 +150,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
                               const IdMap<LayerId, std::vector<Precision>>& choices) {
   const Network& network = *spec.network;
   CostProblem problem;
+  problem.hands_integers = target.kernels == nullptr;
   IdMap<LayerId, int> node_of(network.layers.size(), -1);
   for (LayerId l : network.layers.ids()) {
     if (!spec.numeric[l]) continue;
@@ -144,7 +168,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     }
     problem.nodes.push_back(std::move(node));
   }
-  set_measured_costs(spec, grouping, target, node_of, problem);
+  set_group_costs(spec, grouping, target, node_of, problem);
   if (target.weight_us_per_mb > 0)
     for (CostProblem::Node& node : problem.nodes)
       for (std::size_t c = 0; c < node.choices.size(); ++c)
@@ -159,8 +183,10 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     auto [found, made] = values.try_emplace(id);
     if (made) {
       const LayerId producer = network.tensor(id).producer;
+      found->second.tensor = id;
       found->second.producer = producer == kNone ? -1 : node_of[producer];
-      found->second.pass_us = target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+      found->second.elements = elements_of(spec, id);
+      found->second.pass_us = target.pass_us(found->second.elements, kCastBytes);
       found->second.share = target.cast_share;
     }
     return found->second;
@@ -188,8 +214,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
         if (producer == kNone || node_of[producer] < 0) continue;
         if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[producer])
           problem.links.push_back(
-              {node_of[producer], node_of[l],
-               target.launch_us + elements_of(spec, source) * 8 / (target.bandwidth_gb_per_s * 1e3)});
+              {node_of[producer], node_of[l], target.pass_us(elements_of(spec, source), kBrokenBytes)});
       }
     }
   }
@@ -363,12 +388,20 @@ double roofline_us(const Specialization& spec, const Group& group, const Assignm
 /// Per group.
 std::vector<double> times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
                              const Target& target, const GroupTimes& times) {
-  const std::vector<int> together =
-      times.empty() ? std::vector<int>(grouping.groups.size(), 1) : count_together(spec, grouping, &assignment);
+  const std::vector<int> together = times.empty() && target.kernels == nullptr
+                                        ? std::vector<int>(grouping.groups.size(), 1)
+                                        : count_together(spec, grouping, &assignment);
   std::vector<double> result;
   for (const Group& group : grouping.groups) {
     const auto measured = times.find_like(group, group_precision(spec, group, assignment), together[result.size()]);
-    result.push_back(measured ? *measured : roofline_us(spec, group, assignment, target));
+    if (measured) {
+      result.push_back(*measured);
+    } else if (target.kernels != nullptr) {
+      const auto work = kernel_work(spec, group, assignment, together[result.size()]);
+      result.push_back(work ? target.kernel_us(*work) : 0);
+    } else {
+      result.push_back(roofline_us(spec, group, assignment, target));
+    }
   }
   return result;
 }
@@ -416,31 +449,54 @@ double TimeModel::weights_mb(const Assignment& assignment) const {
   return bytes * 1e-6;
 }
 
+std::vector<TimeModel::LeftCast> TimeModel::casts_left(const Grouping& grouping, const Assignment& assignment) const {
+  const auto form = [&](int node) -> const LayerForm& {
+    return form_of(assignment.precision[problem_.nodes[node].layer]);
+  };
+  const auto is_product = [&](int node) {
+    return spec_.network->layer(problem_.nodes[node].layer).op->kind == OpKind::kContraction;
+  };
+  const auto group_of = [&](int node) { return node < 0 ? int{kNone} : grouping.group_of[problem_.nodes[node].layer]; };
+  std::vector<LeftCast> result;
+  for (const CostProblem::Value& value : problem_.values) {
+    const DataType own = value.producer < 0        ? DataType::kFloat32
+                         : problem_.hands_integers ? form(value.producer).read_type()
+                                                   : assignment.storage[value.tensor];
+    std::map<DataType, bool> casts;  // Whether a product reads it.
+    for (int consumer : value.consumers)
+      if ((problem_.hands_integers || !form(consumer).is_quantized()) && form(consumer).read_type() != own &&
+          (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
+        casts[form(consumer).read_type()] |= is_product(consumer);
+    if (value.output && own != DataType::kFloat32) casts.try_emplace(DataType::kFloat32, false);
+    for (const auto& [type, by_product] : casts) result.push_back({value.elements, value.pass_us, by_product});
+  }
+  return result;
+}
+
+std::vector<KernelWork> TimeModel::kernels(const Assignment& assignment) const {
+  const Grouping grouping = fuse(spec_, assignment, fusion_);
+  const std::vector<int> together = count_together(spec_, grouping, &assignment);
+  std::vector<KernelWork> result;
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g)
+    if (auto work = kernel_work(spec_, grouping.groups[g], assignment, together[g])) result.push_back(*work);
+  for (const LeftCast& cast : casts_left(grouping, assignment)) result.push_back(cast_work(cast.elements, kCastBytes));
+  result.push_back(run_work());
+  return result;
+}
+
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
   for (const double us : times_us(spec_, grouping, assignment, target_, *measured_)) result.total_us += us;
   result.launches = static_cast<double>(grouping.groups.size());
-  const auto stored = [&](int node) { return form_of(assignment.precision[problem_.nodes[node].layer]).read_type(); };
-  const auto is_product = [&](int node) {
-    return spec_.network->layer(problem_.nodes[node].layer).op->kind == OpKind::kContraction;
-  };
-  const auto group_of = [&](int node) { return node < 0 ? int{kNone} : grouping.group_of[problem_.nodes[node].layer]; };
-  for (const CostProblem::Value& value : problem_.values) {
-    const DataType own = value.producer < 0 ? DataType::kFloat32 : stored(value.producer);
-    std::map<DataType, bool> casts;  // Whether a product reads it.
-    for (int consumer : value.consumers)
-      if (stored(consumer) != own && (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
-        casts[stored(consumer)] |= is_product(consumer);
-    if (value.output && own != DataType::kFloat32) casts.try_emplace(DataType::kFloat32, false);
-    for (const auto& [type, by_product] : casts) {
-      ++result.casts.count;
-      (by_product ? result.casts.product_passes_us : result.casts.other_passes_us) += value.pass_us;
-    }
+  for (const LeftCast& cast : casts_left(grouping, assignment)) {
+    ++result.casts.count;
+    (cast.by_product ? result.casts.product_passes_us : result.casts.other_passes_us) += cast.pass_us;
   }
   result.casts.total_us =
       target_.product_cast_share * result.casts.product_passes_us + target_.cast_share * result.casts.other_passes_us;
   result.total_us += result.casts.total_us;
+  if (target_.kernels != nullptr && target_.timed == nullptr) result.total_us += target_.kernel_us(run_work());
   if (target_.weight_us_per_mb > 0)
     result.total_us += target_.weight_us_per_mb * std::max(0.0, weights_mb(assignment) - target_.cached_mb);
   result.launches += result.casts.count;

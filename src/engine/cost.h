@@ -30,11 +30,13 @@ struct CostProblem {
   };
   /// One tensor between nodes. A cast to each other storage type that is wanted is paid once.
   struct Value {
+    TensorId tensor = kNone;
     int producer = -1;           ///< Node; -1: a network input, stored as float32.
     bool output = false;         ///< Also a network output, in float32.
     std::vector<int> consumers;  ///< Nodes.
-    double pass_us = 0;          ///< A pass that converts it,
-    double share = 1;            ///< and what a cast takes of one.
+    double elements = 0;
+    double pass_us = 0;  ///< A pass that converts it,
+    double share = 1;    ///< and what a cast takes of one.
     double cast_us() const noexcept { return share * pass_us; }
   };
   /// Neighbors that would be one group: paid when their storage types differ.
@@ -48,8 +50,10 @@ struct CostProblem {
 
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
-  /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantizes.
-  DataType storage(int node, int choice) const { return form_of(nodes[node].choices[choice]).read_type(); }
+  /// Int8 layers hand int8 to each other, and a boundary is a pass that quantizes. On targets whose kernels are
+  /// modelled they store the next higher float: making integers of it is part of what each of them takes.
+  bool hands_integers = true;
+  DataType storage(int node, int choice) const;
 };
 
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
@@ -93,6 +97,8 @@ class TimeModel {
   Coverage coverage(const Assignment& assignment) const;
   /// Megabytes of what products read of constants, in the precisions that they read them in.
   double weights_mb(const Assignment& assignment) const;
+  /// Its kernels, as the model of a target sees them: groups, casts, and the run itself.
+  std::vector<KernelWork> kernels(const Assignment& assignment) const;
   const Target& target() const noexcept { return target_; }
 
  private:
@@ -100,6 +106,12 @@ class TimeModel {
     double total_us = 0, launches = 0;
     Casts casts;
   };
+  /// One that is left between groups: how many elements, and whether a product reads it.
+  struct LeftCast {
+    double elements, pass_us;
+    bool by_product;
+  };
+  std::vector<LeftCast> casts_left(const Grouping& grouping, const Assignment& assignment) const;
   Estimate estimate(const Assignment& assignment) const;
 
   const Specialization& spec_;

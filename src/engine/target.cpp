@@ -1,6 +1,7 @@
 #include "engine/target.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,10 +24,24 @@ double Target::rate(Precision p) const noexcept {
   return own(Precision::kFP16) > 0 ? own(Precision::kFP16) : own(Precision::kFP32);
 }
 
+double Target::uncached_us(const KernelWork& work) const noexcept {
+  const auto mb = [&](KernelTerm term) { return work.terms[static_cast<std::size_t>(term)]; };
+  const double bytes = mb(KernelTerm::kMb) + mb(KernelTerm::kWeightMb);
+  return std::max(0.0, bytes - cached_mb) * 1e3 / bandwidth_gb_per_s;
+}
+
+double Target::pass_us(double elements, double bytes_per_element) const {
+  if (kernels != nullptr) return kernel_us(cast_work(elements, bytes_per_element));
+  return launch_us + elements * bytes_per_element / (bandwidth_gb_per_s * 1e3);
+}
+
 std::string Target::figures() const {
   std::string text = fmt::format("{} {} {} {} {} {}", bandwidth_gb_per_s, launch_us, cast_share, product_cast_share,
                                  weight_us_per_mb, cached_mb);
   for (const double rate : tflops) text += fmt::format(" {}", rate);
+  if (kernels != nullptr)
+    for (const auto& [kernel, factors] : kernels->us)
+      text += fmt::format("\n{} {} {}", name_of(kernel.first), name_of(kernel.second), fmt::join(factors, " "));
   if (timed != nullptr)
     for (const auto& [kernel, times] : *timed)
       for (const auto& [precision, us] : times) text += fmt::format("\n{} {} {}", kernel, precision, us);
@@ -39,6 +54,28 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "ulpscope-target";
 constexpr int kVersion = 1;
+
+/// What is known of the kernels of `other`, as this GPU's rates are to that one's: arithmetic by its peak, what one
+/// processor does alone by its share of that, bytes in the cache by the number of processors, and calls by the launch.
+std::shared_ptr<const KernelModel> scaled_kernels(const Target& other, const Target& own, const std::string& name) {
+  if (other.kernels == nullptr || !other.kernels->of.empty())
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("[target] '{}': has no measured kernels that '{}' could take", name, own.name));
+  auto result = std::make_shared<KernelModel>(*other.kernels);
+  result->of = name;
+  const double launch = other.launch_us > 0 ? own.launch_us / other.launch_us : 1;
+  const double processors =
+      other.processors > 0 && own.processors > 0 ? static_cast<double>(own.processors) / other.processors : 1;
+  const double bytes = 1 / processors;
+  std::erase_if(result->us, [&](const auto& each) { return !own.has(each.first.second); });
+  for (auto& [kernel, factors] : result->us) {
+    const double arithmetic = other.rate(kernel.second) / own.rate(kernel.second);
+    const double alone = kernel.first == KernelKind::kRecurrent ? launch : arithmetic * processors;
+    const KernelTerms by{launch, alone, arithmetic, bytes, bytes, launch, bytes};
+    for (std::size_t t = 0; t < kKernelTerms; ++t) factors[t] *= by[t];
+  }
+  return result;
+}
 
 class TargetReader {
  public:
@@ -58,6 +95,8 @@ class TargetReader {
     target.weight_us_per_mb = not_negative("weight_us_per_mb", 0);
     target.cached_mb = not_negative("cached_mb", 0);
     read_rates(target);
+    if (json_.contains("processors")) target.processors = static_cast<int>(not_negative("processors", 0));
+    if (json_.contains("kernels")) target.kernels = kernels(json_["kernels"], target);
     if (json_.contains("measured")) target.origin = origin(json_["measured"]);
     if (json_.contains("groups")) read_groups(json_["groups"], target);
     return target;
@@ -149,6 +188,35 @@ class TargetReader {
     target.timed = std::move(timed);
   }
 
+  std::shared_ptr<const KernelModel> kernels(const Json& json, const Target& target) const {
+    if (!json.is_object()) fail("'kernels': expected an object");
+    if (json.contains("of")) return scaled_kernels(find_target(text(json, "of")), target, text(json, "of"));
+    auto model = std::make_shared<KernelModel>();
+    model->networks = static_cast<int>(number(json, "networks"));
+    model->median_error = number(json, "median_error");
+    model->large_error = number(json, "large_error");
+    if (!json.contains("us") || !json["us"].is_array()) fail("'kernels': expected the list 'us' of factors");
+    for (const Json& each : json["us"]) read_factors(each, *model);
+    return model;
+  }
+
+  void read_factors(const Json& json, KernelModel& model) const {
+    if (!json.is_object()) fail("'kernels', 'us': expected objects of 'kind', 'precision' and factors");
+    const std::string kind_name = text(json, "kind"), precision_name = text(json, "precision");
+    const auto kind = kernel_kind_named(kind_name);
+    const auto precision = precision_named(precision_name);
+    if (!kind) fail(fmt::format("'kernels', 'us', 'kind': expected a kind of kernel, got '{}'", kind_name));
+    if (!precision)
+      fail(fmt::format("'kernels', 'us', 'precision': expected {}, got '{}'", precision_list(" or "), precision_name));
+    KernelTerms& factors = model.us[{*kind, *precision}];
+    for (std::size_t t = 0; t < kKernelTerms; ++t) {
+      const std::string term(name_of(static_cast<KernelTerm>(t)));
+      if (!json.contains(term)) continue;
+      factors[t] = number(json, term);
+      if (!(factors[t] >= 0)) fail_number(term, "0 or more", factors[t]);
+    }
+  }
+
   const Json& json_;
   const std::string& where_;
 };
@@ -163,6 +231,27 @@ Target target_from_json(std::string_view text, const std::string& where) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': not a target description: {}", where, e.what()));
   }
 }
+
+namespace {
+
+/// Factors of 0 are left out, as are digits that no measurement has.
+Json kernels_to_json(const KernelModel& model) {
+  if (!model.of.empty()) return {{"of", model.of}};
+  const auto rounded = [](double value) { return std::stod(fmt::format("{:.4g}", value)); };
+  Json us = Json::array();
+  for (const auto& [kernel, factors] : model.us) {
+    Json each{{"kind", name_of(kernel.first)}, {"precision", name_of(kernel.second)}};
+    for (std::size_t t = 0; t < kKernelTerms; ++t)
+      if (factors[t] > 0) each[std::string(name_of(static_cast<KernelTerm>(t)))] = rounded(factors[t]);
+    us.push_back(std::move(each));
+  }
+  return {{"networks", model.networks},
+          {"median_error", rounded(model.median_error)},
+          {"large_error", rounded(model.large_error)},
+          {"us", std::move(us)}};
+}
+
+}  // namespace
 
 std::string target_to_json(const Target& target) {
   Json json{{"format", kFormat}, {"version", kVersion}, {"name", target.name}};
@@ -179,6 +268,8 @@ std::string target_to_json(const Target& target) {
   json["product_cast_share"] = target.product_cast_share;
   json["weight_us_per_mb"] = target.weight_us_per_mb;
   json["cached_mb"] = target.cached_mb;
+  if (target.processors > 0) json["processors"] = target.processors;
+  if (target.kernels != nullptr) json["kernels"] = kernels_to_json(*target.kernels);
   Json& groups = json["groups"] = Json::array();
   if (target.timed != nullptr)
     for (const auto& [kernel, times] : *target.timed) groups.push_back({{"kernel", kernel}, {"us", times}});

@@ -20,60 +20,11 @@
 #include "engine/group_times.h"
 #include "engine/option_names.h"
 #include "ops/registry.h"
-#include "runtime/executable.h"
+#include "runtime/measured_plan.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
-
-/// A network with its plan for the inputs at hand.
-class MeasuredPlan {
- public:
-  /// The network outlives it.
-  MeasuredPlan(const Network& network, const BuildOptions& build, std::span<const Tensor> inputs) {
-    std::vector<Shape> shapes;
-    for (const Tensor& input : inputs) {
-      shapes.push_back(input.shape());
-      inputs_.push_back(to_physical(input));
-    }
-    spec_ = specialize(network, shapes);
-    assignment_ = assign_precisions(*spec_, build);
-    executable_.emplace(network, assignment_, build, spec_);
-    plan_ = executable_->plan_for(shapes);
-  }
-
-  const Specialization& spec() const { return *spec_; }
-  const Assignment& assignment() const { return assignment_; }
-  std::vector<StepTime> steps() const { return plan_->profile(inputs_); }
-  std::optional<double> device_us() const { return plan_->microseconds(); }
-
-  /// By the clock of the device, else by that of the CPU: the least of several runs.
-  double whole_us() const {
-    if (const auto us = device_us()) return *us;
-    constexpr int kRuns = 30;
-    double least = std::numeric_limits<double>::infinity();
-    for (int run = 0; run < kRuns; ++run) {
-      const auto start = std::chrono::steady_clock::now();
-      plan_->run(inputs_);
-      const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
-      least = std::min(least, taken.count());
-    }
-    return least;
-  }
-  /// Of the step that takes longest: the others bring operands to it.
-  double longest_us() const {
-    double longest = 0;
-    for (const StepTime& step : steps()) longest = std::max(longest, step.microseconds);
-    return longest > 0 ? longest : whole_us();
-  }
-
- private:
-  std::vector<Tensor> inputs_;
-  std::shared_ptr<const Specialization> spec_;
-  Assignment assignment_;
-  std::optional<Executable> executable_;
-  std::shared_ptr<const Plan> plan_;
-};
 
 /// Small numbers of both signs.
 Tensor filled(const Shape& shape) {
@@ -155,13 +106,6 @@ double measured_launch(const BuildOptions& build) {
   for (int i = 0; i < kLayers; ++i) row.add("Neg", std::nullopt);
   const Tensor x = filled({8});
   return MeasuredPlan(row.network(), build, {&x, 1}).whole_us() / kLayers;
-}
-
-std::string today() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  char text[16];
-  std::tm parts{};
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts))};
 }
 
 /// Four digits behind the point say more than clocks do, and files stay readable.
@@ -331,6 +275,13 @@ BuildOptions lowest_options(const BuildOptions& given, Precision precision) {
 
 }  // namespace
 
+std::string date_of_today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  char text[16];
+  std::tm parts{};
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts))};
+}
+
 Target measure_rates(const std::string& backend, int threads, const std::string& program,
                      const MeasureProgress& progress) {
   set_num_threads(threads);
@@ -338,7 +289,7 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
   const BuildOptions build = plain_options(backend, threads);
   Target target;
   target.name = fmt::format("{} (measured)", device.name);
-  target.origin = Target::Origin{program, today(), backend, device.name, num_threads(), device.libraries};
+  target.origin = Target::Origin{program, date_of_today(), backend, device.name, num_threads(), device.libraries};
   for (const LayerForm& form : layer_forms()) {
     if (form.products_only && !form.is_float()) continue;  // Emulated: nobody has them so.
     progress(fmt::format("products in {}", form.name));

@@ -17,6 +17,9 @@ namespace ulpscope {
 /// Called with what is measured now ("products in fp16"); may throw to end it.
 using MeasureProgress = std::function<void(const std::string& what)>;
 
+/// "2026-11-23", in UTC.
+std::string date_of_today();
+
 /// Rates of products in every precision, bandwidth, and the cost of a launch, of a backend on so many threads (0: one
 /// per core). `program`: for the origin. Takes some seconds. Throws Error(kUnsupported) where there is no device.
 Target measure_rates(const std::string& backend, int threads, const std::string& program,

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cli_support import ROOT
 from search_support import answer_of, comparable, save_inputs
 
 WIDTHS = (32, 48, 24, 40)  # Three products of different shapes: three kernels.
@@ -161,6 +162,7 @@ def test_another_device(run, chain):
 
 
 GOOD = {"format": "ulpscope-target", "version": 1, "name": "mine", "tflops": {"fp32": 1.0, "fp16": 2.0}, "bandwidth_gb_per_s": 100, "launch_us": 1}
+FITTED = {"networks": 30, "median_error": 0.1, "large_error": 0.2}
 ADD = "try adding \"format\": \"ulpscope-target\", \"version\": 1 to it"
 
 
@@ -186,6 +188,14 @@ ADD = "try adding \"format\": \"ulpscope-target\", \"version\": 1 to it"
     ({"groups": [{"kernel": "Relu"}]}, "'groups', element 0: expected an object of 'kernel' and 'us'"),
     ({"groups": [{"kernel": "Relu", "us": {"fp16": -1}}]}, "'groups', element 0, 'fp16': expected microseconds, 0 or more, got -1"),
     ({"measured": {"backend": "cpu"}}, "expected 'program', got none"),
+    ({"processors": -1}, "'processors': expected a number 0 or more, got -1"),
+    ({"kernels": []}, "'kernels': expected an object"),
+    ({"kernels": {"of": "h1000"}}, "h1000"),
+    ({"kernels": {**FITTED, "us": {}}}, "'kernels': expected the list 'us' of factors"),
+    ({"kernels": {"networks": 1, "median_error": 0.1, "us": []}}, "'large_error'"),
+    ({"kernels": {**FITTED, "us": [{"kind": "producer", "precision": "fp32"}]}}, "'kind': expected a kind of kernel, got 'producer'"),
+    ({"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp17"}]}}, "got 'fp17'"),
+    ({"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp32", "gop": -1}]}}, "'gop': expected a number 0 or more, got -1"),
 ])
 def test_files_that_make_no_sense(change, words, run, chain):
     target = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
@@ -193,6 +203,65 @@ def test_files_that_make_no_sense(change, words, run, chain):
     outcome = search(run, "--target", "t.json")
     assert outcome.code == 1 and words in outcome.text and "t.json" in outcome.text, outcome
     assert not (chain / "a.json").exists()
+
+
+SHAPES = ROOT / "bench" / "gpu" / "measured" / "h100.shapes.json"
+
+
+def some_shapes(folder, count=60):
+    """The first times of those that were measured on an H100."""
+    shapes = json.loads(SHAPES.read_text())
+    shapes["times"] = shapes["times"][:count]
+    (folder / "shapes.json").write_text(json.dumps(shapes))
+    return shapes
+
+
+def fit(run, *words):
+    return run("target", "measure", "--shapes", "--load-shapes", "shapes.json", "-o", "t.json", "--target", "h100", *words)
+
+
+def test_a_model_of_kernels_from_times_of_another_machine(run, chain):
+    some_shapes(chain)
+    outcome = fit(run)
+    assert outcome.code == 0 and "a model of kernels that was fitted to 60 times" in outcome.text, outcome
+    target = json.loads((chain / "t.json").read_text())
+    assert target["measured"]["device"] == "NVIDIA H100 80GB HBM3" and target["bandwidth_gb_per_s"] == 3350
+    kernels = target["kernels"]
+    assert kernels["networks"] == 60 and 0 < kernels["median_error"] < kernels["large_error"]
+    assert {"kind", "precision", "call"} <= set(kernels["us"][0])
+    calls = next(each for each in kernels["us"] if (each["kind"], each["precision"]) == ("product", "fp32"))
+    outcome = search(run, "--target", "t.json")
+    assert outcome.code == 0, outcome
+    before = answer_of(chain, "a.json")["time_us"]["highest"]
+    calls["call"] += 100  # Of each of the three products.
+    (chain / "t.json").write_text(json.dumps(target))
+    assert search(run, "--target", "t.json").code == 0
+    assert answer_of(chain, "a.json")["time_us"]["highest"] - before == pytest.approx(300, abs=0.1)
+
+
+def test_files_of_shapes_that_make_no_sense(run, chain):
+    shapes = some_shapes(chain, 10)
+    outcome = fit(run)
+    assert outcome.code == 1 and "expected times of 20 networks or more, got 10" in outcome.text, outcome
+    shapes["times"][3]["us"] = 0
+    (chain / "shapes.json").write_text(json.dumps(shapes))
+    outcome = fit(run)
+    assert outcome.code == 1 and "'shapes.json': expected a 'probe' of 0 or more and 'us' above 0" in outcome.text, outcome
+    (chain / "shapes.json").write_text("{}")
+    assert "'shapes.json': no measured shapes" in fit(run).text
+    assert not (chain / "t.json").exists()
+
+
+@pytest.mark.parametrize("target", ["h100", "h200", "l4"])
+def test_float16_is_estimated_faster_than_float32_for_a_classifier_of_text(target, run, models, tmp_path):
+    """It is on a GPU: 237 us instead of 269 on an H100."""
+    outcome = run("precision", "search", models / "ocr_cls.onnx", "--fp16", "--load-inputs", models / "ocr_cls.search.json", "--metric", "rel-l2",
+                  "--threshold", "0.5", "--no-repair", "--no-hold-out", "--no-journal", "--target", target, "--save-answer", "a.json")
+    assert outcome.code == 0, outcome
+    times = answer_of(tmp_path, "a.json")["time_us"]
+    assert times["lowest"] < times["highest"], times
+    said = "its kernels were not measured: times are those of h100" in outcome.text
+    assert said == (target == "l4"), outcome
 
 
 def test_files_that_people_write(run, chain):
@@ -216,6 +285,12 @@ def test_files_that_are_no_json(run, chain):
     (["m.onnx", "-o", "t.txt"], 1, "expected a file name that ends in .json"),
     (["-o", "t.txt"], 1, "expected a file name that ends in .json"),
     (["-o", "t.json", "--target", "h200"], 2, "argument --target: not allowed"),
+    (["-o", "t.json", "--num-shapes", "3"], 2, "arguments --save-shapes, --load-shapes and --num-shapes: expected with --shapes"),
+    (["m.onnx", "-o", "t.json", "--shapes"], 2, "argument --shapes: not allowed with MODEL"),
+    (["-o", "t.json", "--shapes"], 2, "argument --shapes: expected --backend cuda"),
+    (["-o", "t.json", "--shapes", "--load-shapes", "s.json"], 2, "argument --load-shapes: expected --target"),
+    (["-o", "t.json", "--shapes", "--load-shapes", "s.json", "--save-shapes", "s.json"], 2, "argument --save-shapes: not allowed"),
+    (["-o", "t.json", "--shapes", "--load-shapes", "none.json", "--target", "h100"], 1, "none.json"),
     (["-o", "t.json", "--load-inputs", "in.json"], 2, "argument --load-inputs: not allowed without MODEL"),
     (["-o", "t.json", "--threads", "-1"], 1, "--threads"),
     (["none.onnx", "-o", "t.json"], 1, "none.onnx"),

@@ -1,0 +1,214 @@
+// What a group is to a GPU: by its operators, shapes and types.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "engine/cost.h"
+#include "engine/kernel_model.h"
+#include "ops/forms.h"
+#include "ops/window.h"
+
+namespace ulpscope {
+namespace {
+
+/// Libraries take convolutions of as many input channels per group, and of integers in multiples of so many; others are
+/// generated kernels, with all that follows in them.
+constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16;
+/// Windows of one element over fewer positions are products of matrices.
+constexpr std::int64_t kFewPositions = 64;
+
+double elements_of(const Specialization& spec, TensorId id) {
+  return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
+}
+
+/// Of a group in a precision, with the bytes per element of tensors that it reads and stores.
+class WorkOfGroup {
+ public:
+  using BytesOf = std::function<double(TensorId)>;
+  WorkOfGroup(const Specialization& spec, const Group& group, Precision precision, BytesOf bytes_of)
+      : spec_(spec), network_(*spec.network), group_(group), precision_(precision), bytes_of_(std::move(bytes_of)) {}
+
+  std::optional<KernelWork> work(int together) {
+    const std::optional<KernelKind> kind = kind_of_group();
+    if (!kind) return std::nullopt;
+    KernelWork result{.kind = *kind, .precision = multiplies(*kind) ? precision_ : Precision::kFP32};
+    const auto set = [&](KernelTerm term, double value) { result.terms[static_cast<std::size_t>(term)] = value; };
+    set(KernelTerm::kCall, 1.0 / together);
+    add_bytes(set);
+    if (!multiplies(*kind)) return result;
+    double products = 0;
+    for (const LayerId id : group_.layers) products += work_of(spec_, network_.layer(id)).multiply_adds;
+    set(KernelTerm::kGop, 2e-9 * products);
+    set(KernelTerm::kDepth, depth(*kind) / together);
+    const bool generated = *kind == KernelKind::kTiled || *kind == KernelKind::kDepthwise;
+    if (!generated && needs_program(*kind)) {
+      set(KernelTerm::kProgram, 1.0 / together);
+      set(KernelTerm::kProgramMb, 8e-6 * elements_of(spec_, head().outputs[0]));
+    }
+    return result;
+  }
+
+ private:
+  const Layer& layer(std::size_t i) const { return network_.layer(group_.layers[i]); }
+  /// The product that the group begins with, if it does.
+  const Layer& head() const { return layer(0); }
+
+  std::optional<KernelKind> kind_of_group() const {
+    if (group_.kind == GroupKind::kAttention || head().op->name == "Attention") return KernelKind::kAttention;
+    if (head().op->multiply_adds != nullptr) {
+      if (head().op->kind != OpKind::kContraction) return KernelKind::kRecurrent;
+      if (!ops::is_convolution(head())) return KernelKind::kProduct;
+      return kind_of_convolution();
+    }
+    if (!stores_floats()) return std::nullopt;
+    if (group_.kind == GroupKind::kRow) return KernelKind::kRow;
+    return kind_of_layer(layer(group_.layers.size() - 1));
+  }
+
+  KernelKind kind_of_convolution() const {
+    const Shape *weights = shape_of(head().input(1)), *input = shape_of(head().input(0));
+    if (weights == nullptr || input == nullptr) return KernelKind::kConvolution;
+    const auto groups = head().attributes.integer("group", 1);
+    const bool transposed = ops::is_transposed_convolution(head()), integers = is_quantized(precision_);
+    const std::int64_t channels = transposed ? (*weights)[0] / groups : (*weights)[1];
+    if (groups > 1 && channels == 1 && !transposed && (*weights)[0] == groups && groups % kFewChannels == 0)
+      return KernelKind::kDepthwise;
+    if ((groups > 1 && channels < kFewChannels) || (integers && channels % kIntegerChannels != 0))
+      return KernelKind::kTiled;
+    return !integers && !transposed && groups == 1 && is_patches(*input, *weights) ? KernelKind::kProduct
+                                                                                   : KernelKind::kConvolution;
+  }
+
+  /// Windows that do not overlap are rows of a matrix; of one element only where there are few.
+  bool is_patches(const Shape& input, const Shape& weights) const {
+    const ops::WindowGeometry g = ops::conv_geometry(head(), input, weights);
+    if (num_elements(g.kernel) == 1 && input[0] * num_elements(g.output) > kFewPositions) return false;
+    for (std::size_t d = 0; d < g.rank(); ++d)
+      if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 || g.pads_end[d] != 0)
+        return false;
+    return true;
+  }
+
+  std::optional<KernelKind> kind_of_layer(const Layer& last) const {
+    if (ops::is_view(last, spec_.known_inputs(last)) || last.op->views) return std::nullopt;
+    if (last.op->function == Function::kGlobalAveragePool) return KernelKind::kRow;
+    if (last.op->kind == OpKind::kPooling || ops::is_resize(last)) return KernelKind::kWindow;
+    if (last.op->kind == OpKind::kReduction || last.op->kind == OpKind::kSoftmax ||
+        (last.op->kind == OpKind::kNormalization && !is_scale_shift(spec_, last)))
+      return KernelKind::kRow;
+    const auto rank =
+        static_cast<std::int64_t>(shape_of(last.input(0)) != nullptr ? shape_of(last.input(0))->size() : 0);
+    const bool gathers = ops::gather_axis(last, rank).has_value() || ops::is_pad(last);
+    if (last.op->moves_values && !gathers) return KernelKind::kView;
+    if (last.op->precision == PrecisionRule::kMovement || ops::is_where(last) || ops::is_cast(last))
+      return KernelKind::kMove;
+    return KernelKind::kPointwise;
+  }
+
+  bool stores_floats() const {
+    for (const LayerId id : group_.layers)
+      for (const TensorId output : present(network_.layer(id).outputs))
+        if (is_floating(spec_.type(output)) && spec_.shape(output)) return true;
+    return false;
+  }
+
+  const Shape* shape_of(TensorId id) const { return id != kNone && spec_.shape(id) ? &*spec_.shape(id) : nullptr; }
+
+  /// Each tensor from outside once; what others read, and the last results.
+  template <typename Set>
+  void add_bytes(const Set& set) const {
+    std::set<TensorId> inside, read;
+    double activations = 0, weights = 0;
+    for (const LayerId id : group_.layers)
+      for (const TensorId output : network_.layer(id).outputs) inside.insert(output);
+    for (const LayerId id : group_.layers)
+      for (const TensorId input : present(network_.layer(id).inputs)) {
+        if (inside.contains(input) || !read.insert(input).second) continue;
+        const LayerForm& form = form_of(precision_);
+        if (spec_.is_constant(input))
+          weights += elements_of(spec_, input) * (is_floating(spec_.type(input)) ? form.bytes(form.weight) : 0);
+        else
+          activations += elements_read(id, input) * bytes_of_(input);
+      }
+    for (const LayerId id : group_.layers)
+      for (const TensorId output : present(network_.layer(id).outputs))
+        if (id == group_.layers.back() || leaves(output)) activations += elements_of(spec_, output) * bytes_of_(output);
+    set(KernelTerm::kMb, 1e-6 * activations);
+    set(KernelTerm::kWeightMb, 1e-6 * weights);
+  }
+
+  /// What picks rows of a table does not read all of it.
+  double elements_read(LayerId id, TensorId input) const {
+    const Layer& reader = network_.layer(id);
+    const double own = elements_of(spec_, input);
+    return reader.op->precision == PrecisionRule::kMovement ? std::min(own, elements_of(spec_, reader.outputs[0]))
+                                                            : own;
+  }
+
+  bool leaves(TensorId output) const {
+    return spec_.output[output] || std::ranges::any_of(spec_.consumers[output], [&](LayerId reader) {
+             return std::ranges::find(group_.layers, reader) == group_.layers.end();
+           });
+  }
+
+  double depth(KernelKind kind) const {
+    const auto rows = [&](TensorId id, std::size_t from_end) {
+      const Shape* shape = shape_of(id);
+      return shape != nullptr && shape->size() >= from_end ? static_cast<double>((*shape)[shape->size() - from_end])
+                                                           : 1;
+    };
+    if (kind == KernelKind::kRecurrent)
+      return shape_of(head().input(0)) != nullptr ? static_cast<double>((*shape_of(head().input(0)))[0]) : 1;
+    if (kind == KernelKind::kAttention) return 1e-3 * rows(layer(group_.layers.size() - 1).input(0), 1);
+    const double results = elements_of(spec_, head().outputs[0]);
+    return results > 0 ? 1e-3 * work_of(spec_, head()).multiply_adds / results : 0;
+  }
+
+  /// Whether more follows a product than the libraries compute along with it: a bias, a residual and Relu; behind a
+  /// convolution of 16 bits also smooth activations, in fp32 no residual. Integer sums always need their scales.
+  bool needs_program(KernelKind kind) const {
+    if (is_quantized(precision_)) return true;
+    if (kind == KernelKind::kProduct && ops::is_convolution(head())) return group_.layers.size() > 1;
+    const bool convolution = kind == KernelKind::kConvolution;
+    const bool narrow = form_of(precision_).read_type() != DataType::kFloat32;
+    for (std::size_t i = 1; i < group_.layers.size(); ++i) {
+      const Layer& each = layer(i);
+      const Function f = each.op->function;
+      if (is_scale_shift(spec_, each) || f == Function::kRelu) continue;
+      const bool constant =
+          std::ranges::any_of(each.inputs, [&](TensorId id) { return id != kNone && spec_.is_constant(id); });
+      if (f == Function::kAdd && (constant || !convolution || narrow)) continue;
+      const bool smooth = f == Function::kSigmoid || f == Function::kTanh || f == Function::kGelu ||
+                          f == Function::kSwish || (f == Function::kMul && !constant);
+      if (convolution && narrow && smooth) continue;
+      return true;
+    }
+    return false;
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Group& group_;
+  const Precision precision_;
+  const BytesOf bytes_of_;
+};
+
+}  // namespace
+
+std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& group, const Assignment& assignment,
+                                      int together) {
+  const auto bytes = [&](TensorId id) {
+    return static_cast<double>(size_of(is_floating(spec.type(id)) ? assignment.storage[id] : spec.type(id)));
+  };
+  return WorkOfGroup(spec, group, assignment.precision[group.layers.front()], bytes).work(together);
+}
+
+std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& group, Precision precision,
+                                      DataType stored, int together) {
+  const auto bytes = [&](TensorId id) {
+    return static_cast<double>(size_of(is_floating(spec.type(id)) ? stored : spec.type(id)));
+  };
+  return WorkOfGroup(spec, group, precision, bytes).work(together);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,372 @@
+#include "runtime/kernel_probes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "ops/registry.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr int kOpset = 20;
+
+/// Small numbers of both signs.
+Tensor small_numbers(const Shape& shape) {
+  Tensor tensor(DataType::kFloat32, shape);
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] = static_cast<float>(i * 7 % 13 - 6) * 0.01f;
+  return tensor;
+}
+
+enum class Act : std::uint8_t { kNone, kRelu, kSilu, kHardSwish, kClip, kGelu };
+
+/// Layers as they are written, and what they are made of.
+class Blocks {
+ public:
+  explicit Blocks(std::uint32_t seed) : random_(seed) {}
+
+  Network finish(TensorId output) {
+    network_.outputs = {output};
+    return std::move(network_);
+  }
+  TensorId input(const Shape& shape) {
+    const TensorId id = network_.add_tensor({.name = "x", .type = DataType::kFloat32, .shape = shape});
+    network_.inputs = {id};
+    return id;
+  }
+
+  /// From `least` to `most`, as likely in every octave, a multiple of `step`.
+  std::int64_t size(std::int64_t least, std::int64_t most, std::int64_t step = 1) {
+    const double u = std::uniform_real_distribution<double>(std::log(least), std::log(most))(random_);
+    const auto value = static_cast<std::int64_t>(std::exp(u));
+    return std::max(step, (value + step / 2) / step * step);
+  }
+  /// The same in steps as networks have them.
+  std::int64_t channels(std::int64_t least, std::int64_t most) {
+    return size(least, most, one_of<std::int64_t>({8, 16, 16, 32, 32, 64}));
+  }
+  template <typename T>
+  T one_of(std::initializer_list<T> choices) {
+    return *(choices.begin() + std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random_));
+  }
+
+  struct Value {
+    std::string name;
+    Attribute value;
+  };
+  TensorId node(std::string_view op, std::vector<TensorId> inputs, std::vector<Value> attributes = {}) {
+    return nodes(op, std::move(inputs), 1, std::move(attributes))[0];
+  }
+  std::vector<TensorId> nodes(std::string_view op, std::vector<TensorId> inputs, int outputs,
+                              std::vector<Value> attributes = {}) {
+    Layer layer = new_layer(op);
+    layer.inputs = std::move(inputs);
+    for (Value& each : attributes) layer.attributes.set(std::move(each.name), std::move(each.value));
+    for (int i = 0; i < outputs; ++i)
+      layer.outputs.push_back(
+          network_.add_tensor({.name = fmt::format("{}.{}", layer.name, i), .type = DataType::kFloat32}));
+    std::vector<TensorId> made = layer.outputs;
+    network_.add_layer(std::move(layer));
+    return made;
+  }
+  /// A tensor that its reader prepares.
+  TensorId weight(const Shape& shape) {
+    return network_.add_tensor({.name = fmt::format("w{}", network_.tensors.size()),
+                                .type = DataType::kFloat32,
+                                .shape = shape,
+                                .value = small_numbers(shape)});
+  }
+  TensorId integers(const std::vector<std::int64_t>& values) {
+    return network_.add_tensor({.name = fmt::format("i{}", network_.tensors.size()),
+                                .type = DataType::kInt64,
+                                .shape = Shape{static_cast<std::int64_t>(values.size())},
+                                .value = Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, values)});
+  }
+  /// One that any layer reads.
+  TensorId constant(const Tensor& value) {
+    Layer layer = new_layer("Constant");
+    layer.outputs = {
+        network_.add_tensor({.name = layer.name + ".0", .type = value.type(), .shape = value.shape(), .value = value})};
+    const TensorId made = layer.outputs[0];
+    network_.add_layer(std::move(layer));
+    return made;
+  }
+
+  TensorId conv(TensorId x, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1,
+                std::int64_t groups = 1) {
+    using List = std::vector<std::int64_t>;
+    return node("Conv", {x, weight({out, in / groups, kernel, kernel}), weight({out})},
+                {{"kernel_shape", List{kernel, kernel}},
+                 {"strides", List{stride, stride}},
+                 {"pads", List(4, kernel / 2)},
+                 {"group", groups}});
+  }
+  TensorId dense(TensorId x, std::int64_t in, std::int64_t out) {
+    return node("Add", {node("MatMul", {x, constant(small_numbers({in, out}))}), constant(small_numbers({out}))});
+  }
+  TensorId norm(TensorId x, std::int64_t wide) {
+    return node("LayerNormalization", {x, weight({wide}), weight({wide})}, {{"axis", std::int64_t{-1}}});
+  }
+  TensorId reshaped(TensorId x, const std::vector<std::int64_t>& shape) {
+    return node("Reshape", {x, integers(shape)});
+  }
+  TensorId transposed(TensorId x, std::vector<std::int64_t> order) {
+    return node("Transpose", {x}, {{"perm", std::move(order)}});
+  }
+  TensorId act(TensorId x, Act kind) {
+    switch (kind) {
+      case Act::kRelu:
+        return node("Relu", {x});
+      case Act::kSilu:
+        return node("Mul", {x, node("Sigmoid", {x})});
+      case Act::kHardSwish:
+        return node("HardSwish", {x});
+      case Act::kClip:
+        return node("Clip", {x, constant(Tensor::of<float>({}, {0.0f})), constant(Tensor::of<float>({}, {6.0f}))});
+      case Act::kGelu:
+        return node("Gelu", {x});
+      case Act::kNone:
+        break;
+    }
+    return x;
+  }
+  Act any_act() {
+    return one_of({Act::kRelu, Act::kRelu, Act::kSilu, Act::kSilu, Act::kHardSwish, Act::kClip, Act::kNone});
+  }
+
+ private:
+  Layer new_layer(std::string_view op) {
+    Layer layer;
+    layer.name = fmt::format("{}_{}", op, network_.layers.size());
+    layer.op = op_registry().find("", op);
+    if (layer.op == nullptr) throw InternalError(fmt::format("the registry has no operator {}", op));
+    layer.opset = kOpset;
+    layer.nodes = {layer.name};
+    return layer;
+  }
+
+  Network network_;
+  std::mt19937 random_;
+};
+
+/// Operations of a layer, and elements of a tensor, that are enough.
+constexpr double kMostOperations = 4e9, kMostOfProducts = 1e10, kMostElements = 1.2e7;
+
+/// Sides of images of so many channels that keep a convolution below the limit.
+std::int64_t side_for(Blocks& b, std::int64_t channels, double operations_per_position) {
+  std::int64_t side = b.size(5, 160);
+  const auto too_large = [&] {
+    const auto positions = static_cast<double>(side * side);
+    return operations_per_position * positions > kMostOperations ||
+           static_cast<double>(channels) * positions > kMostElements;
+  };
+  while (side > 5 && too_large()) side = side * 3 / 4;
+  return side;
+}
+
+KernelProbe convolutions(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(16, 640),
+                     inner = b.channels(16, 512), first = b.one_of<std::int64_t>({1, 1, 3, 3, 5}),
+                     second = b.one_of<std::int64_t>({1, 3});
+  const std::int64_t side =
+      side_for(b, batch * std::max(wide, inner),
+               2.0 * static_cast<double>(batch * wide * inner * std::max(first * first, second * second)));
+  const Act act = b.any_act();
+  const bool residual = b.one_of({true, false});
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 3; ++block) {
+    TensorId y = b.conv(b.act(b.conv(x, wide, inner, first), act), inner, wide, second);
+    if (residual) y = b.node("Add", {y, x});
+    x = b.act(y, act);
+  }
+  return {"convolutions", b.finish(x), input};
+}
+
+KernelProbe bottlenecks(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), inner = b.channels(32, 512), wide = 4 * inner;
+  const std::int64_t side = side_for(b, batch * wide, 18.0 * static_cast<double>(batch * inner * inner));
+  const Act act = b.one_of({Act::kRelu, Act::kRelu, Act::kSilu});
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 3; ++block) {
+    const TensorId y = b.act(b.conv(b.act(b.conv(x, wide, inner, 1), act), inner, inner, 3), act);
+    x = b.act(b.node("Add", {b.conv(y, inner, wide, 1), x}), act);
+  }
+  return {"bottlenecks", b.finish(x), input};
+}
+
+/// A whole classifier: an image of three channels, halved in every stage.
+KernelProbe stages(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), side = b.size(64, 320, 32),
+                     kernel = b.one_of<std::int64_t>({3, 3, 5, 7});
+  std::int64_t wide = b.channels(16, 64);
+  const Act act = b.any_act();
+  const bool pools = b.one_of({true, false});
+  input = {batch, 3, side, side};
+  TensorId x = b.act(b.conv(b.input(input), 3, wide, kernel, 2), act);
+  using List = std::vector<std::int64_t>;
+  if (pools) x = b.node("MaxPool", {x}, {{"kernel_shape", List{3, 3}}, {"strides", List{2, 2}}, {"pads", List(4, 1)}});
+  for (int stage = 0; stage < 3; ++stage) {
+    x = b.act(b.conv(x, wide, 2 * wide, 3, 2), act);
+    wide *= 2;
+    x = b.act(b.conv(x, wide, wide, b.one_of<std::int64_t>({1, 3})), act);
+  }
+  x = b.node("ReduceMean", {x, b.integers({2, 3})}, {{"keepdims", std::int64_t{0}}});
+  return {"stages", b.finish(b.dense(x, wide, 1000)), input};
+}
+
+KernelProbe depthwise(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.size(16, 256, 8),
+                     inner = wide * b.one_of<std::int64_t>({1, 3, 6}), kernel = b.one_of<std::int64_t>({3, 3, 5, 7});
+  const std::int64_t side = side_for(b, batch * inner, 2.0 * static_cast<double>(batch * wide * inner));
+  const Act act = b.any_act();
+  const bool excites = b.one_of({true, false});
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 2; ++block) {
+    TensorId y = b.act(b.conv(x, wide, inner, 1), act);
+    y = b.act(b.conv(y, inner, inner, kernel, 1, inner), act);
+    if (excites) {
+      const std::int64_t few = std::max<std::int64_t>(8, inner / 4 / 8 * 8);
+      const TensorId means = b.node("ReduceMean", {y, b.integers({2, 3})}, {{"keepdims", std::int64_t{1}}});
+      const TensorId s = b.act(b.conv(means, inner, few, 1), Act::kRelu);
+      y = b.node("Mul", {y, b.node("Sigmoid", {b.conv(s, few, inner, 1)})});
+    }
+    x = b.node("Add", {b.conv(y, inner, wide, 1), x});
+  }
+  return {"depthwise", b.finish(x), input};
+}
+
+/// Large windows per channel, then products over the channels, which are innermost meanwhile.
+KernelProbe channels_last(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(32, 512),
+                     kernel = b.one_of<std::int64_t>({5, 7});
+  const std::int64_t side = side_for(b, 4 * batch * wide, 8.0 * static_cast<double>(batch * wide * wide));
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 3; ++block) {
+    TensorId y = b.transposed(b.conv(x, wide, wide, kernel, 1, wide), {0, 2, 3, 1});
+    y = b.dense(b.act(b.dense(b.norm(y, wide), wide, 4 * wide), Act::kGelu), 4 * wide, wide);
+    x = b.node("Add", {b.transposed(y, {0, 3, 1, 2}), x});
+  }
+  return {"channels_last", b.finish(x), input};
+}
+
+KernelProbe products(Blocks& b, Shape& input) {
+  const std::int64_t wide = b.channels(32, 2048), inner = b.channels(32, 4096);
+  std::int64_t rows = b.size(1, 4096);
+  while (2.0 * static_cast<double>(rows * wide * inner) > kMostOfProducts) rows /= 2;
+  const Act act = b.one_of({Act::kNone, Act::kRelu, Act::kGelu, Act::kSilu});
+  const bool normed = b.one_of({true, false});
+  input = {rows, wide};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 3; ++block) {
+    const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
+    x = normed ? b.node("Add", {y, x}) : y;
+  }
+  return {"products", b.finish(x), input};
+}
+
+KernelProbe transformer(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), heads = b.one_of<std::int64_t>({2, 4, 8, 12, 16}),
+                     each = b.one_of<std::int64_t>({32, 64}), wide = heads * each;
+  std::int64_t length = b.size(16, 512);
+  while (8.0 * static_cast<double>(batch * length * wide * wide) > kMostOfProducts) length /= 2;
+  const Act act = b.one_of({Act::kGelu, Act::kRelu, Act::kSilu});
+  const bool gated = act == Act::kSilu, masked = b.one_of({true, false});
+  input = {batch, length, wide};
+  TensorId x = b.input(input);
+  const auto split = [&](TensorId y, std::vector<std::int64_t> order) {
+    return b.transposed(b.reshaped(b.dense(y, wide, wide), {batch, length, heads, each}), std::move(order));
+  };
+  for (int block = 0; block < 2; ++block) {
+    const TensorId y = b.norm(x, wide);
+    const TensorId q = split(y, {0, 2, 1, 3}), k = split(y, {0, 2, 3, 1}), v = split(y, {0, 2, 1, 3});
+    const TensorId scale = b.constant(Tensor::of<float>({}, {0.125f}));
+    TensorId scores = b.node("Mul", {b.node("MatMul", {q, k}), scale});
+    if (masked) scores = b.node("Add", {scores, b.constant(small_numbers({1, 1, length, length}))});
+    const TensorId mixed = b.node("MatMul", {b.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), v});
+    const TensorId joined = b.reshaped(b.transposed(mixed, {0, 2, 1, 3}), {batch, length, wide});
+    x = b.node("Add", {b.dense(joined, wide, wide), x});
+    const TensorId z = b.norm(x, wide);
+    TensorId inner = b.act(b.dense(z, wide, 4 * wide), act);
+    if (gated) inner = b.node("Mul", {inner, b.dense(z, wide, 4 * wide)});
+    x = b.node("Add", {b.dense(inner, 4 * wide, wide), x});
+  }
+  return {"transformer", b.finish(x), input};
+}
+
+/// Reductions with transpositions, joints and cuts between: nothing to compute along with them.
+KernelProbe rows(Blocks& b, Shape& input) {
+  const std::int64_t count = b.size(8, 8192), wide = b.size(16, 2048, 8);
+  input = {count, wide};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 4; ++block) {
+    x = b.node("Softmax", {b.transposed(b.norm(x, wide), {1, 0})}, {{"axis", std::int64_t{-1}}});
+    x = b.node("Concat", {b.node("Sigmoid", {x}), x}, {{"axis", std::int64_t{0}}});
+    const std::vector<TensorId> halves =
+        b.nodes("Split", {x}, 2, {{"axis", std::int64_t{0}}, {"num_outputs", std::int64_t{2}}});
+    x = b.transposed(b.node("Sub", {halves[0], halves[1]}), {1, 0});
+  }
+  return {"rows", b.finish(x), input};
+}
+
+KernelProbe pyramid(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(16, 256);
+  const std::int64_t side =
+      std::max<std::int64_t>(8, side_for(b, 2 * batch * wide, 18.0 * static_cast<double>(batch * wide * wide)) / 4 * 4);
+  const Act act = b.any_act();
+  const std::string mode = b.one_of<const char*>({"nearest", "linear"}),
+                    pool = b.one_of<const char*>({"MaxPool", "MaxPool", "AveragePool"});
+  const std::int64_t window = b.one_of<std::int64_t>({3, 5});
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  const TensorId scales = b.constant(Tensor::of<float>({4}, {1, 1, 2, 2}));
+  using List = std::vector<std::int64_t>;
+  for (int block = 0; block < 2; ++block) {
+    const TensorId half = b.act(b.conv(x, wide, wide, 3, 2), act);
+    const TensorId pooled = b.node("MaxPool", {x}, {{"kernel_shape", List{2, 2}}, {"strides", List{2, 2}}});
+    const TensorId both = b.node("Concat", {half, pooled}, {{"axis", std::int64_t{1}}});
+    const TensorId y = b.act(b.conv(both, 2 * wide, wide, 1), act);
+    const TensorId smoothed = b.node(
+        pool, {y}, {{"kernel_shape", List{window, window}}, {"strides", List{1, 1}}, {"pads", List(4, window / 2)}});
+    const TensorId large = b.node("Resize", {smoothed, kNone, scales}, {{"mode", mode}});
+    x = b.act(b.conv(b.node("Concat", {large, x}, {{"axis", std::int64_t{1}}}), 2 * wide, wide, 1), act);
+  }
+  return {"pyramid", b.finish(x), input};
+}
+
+KernelProbe recurrent(Blocks& b, Shape& input) {
+  const std::int64_t steps = b.size(4, 128), sequences = b.one_of<std::int64_t>({1, 1, 4, 8}),
+                     wide = b.channels(32, 512), hidden = b.channels(32, 512),
+                     directions = b.one_of<std::int64_t>({1, 2});
+  input = {steps, sequences, wide};
+  const TensorId x = b.input(input);
+  const TensorId y =
+      b.node("LSTM", {x, b.weight({directions, 4 * hidden, wide}), b.weight({directions, 4 * hidden, hidden})},
+             {{"hidden_size", hidden}, {"direction", std::string(directions == 2 ? "bidirectional" : "forward")}});
+  return {"recurrent", b.finish(y), input};
+}
+
+}  // namespace
+
+KernelProbe kernel_probe(int number) {
+  using Maker = KernelProbe (*)(Blocks&, Shape&);
+  static constexpr std::array<Maker, 16> kMakers{
+      convolutions,  products,     depthwise, bottlenecks, transformer, pyramid,     stages,   products,
+      channels_last, convolutions, depthwise, transformer, rows,        bottlenecks, products, recurrent};
+  Blocks blocks(static_cast<std::uint32_t>(number) * 2654435761u + 1);
+  Shape input;
+  KernelProbe probe = kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
+  probe.name += fmt::format(" {}", number);
+  return probe;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,21 @@
+// Small networks of random sizes that a GPU is measured with, for the model of its kernels (engine/kernel_model.h).
+#pragma once
+
+#include <string>
+
+#include "graph/network.h"
+#include "ulpscope/shape.h"
+
+namespace ulpscope {
+
+struct KernelProbe {
+  std::string name;  ///< "convolutions 17".
+  Network network;   ///< One input, "x".
+  Shape input;
+};
+
+/// Network `number`, the same at every call: some blocks of one kind in a row (convolutions, depthwise convolutions,
+/// products, transformers, rows, pyramids of images, recurrent layers), each kind in turn. Constants are small.
+KernelProbe kernel_probe(int number);
+
+}  // namespace ulpscope

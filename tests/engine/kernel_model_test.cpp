@@ -1,0 +1,258 @@
+// Models of a GPU's kernels: what they tell of groups, and their files.
+#include "engine/kernel_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "engine/cost.h"
+#include "engine/specialization.h"
+#include "engine/target.h"
+#include "onnx/model_builder.h"
+#include "runtime/kernel_probes.h"
+#include "runtime/measure_kernels.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t at(KernelTerm term) { return static_cast<std::size_t>(term); }
+
+/// One with a factor for all that there is: of every kind in fp32, fp16 and int8.
+KernelModel full_model() {
+  KernelModel model{.networks = 240, .median_error = 0.06, .large_error = 0.28};
+  for (std::size_t k = 0; k < kKernelKinds; ++k)
+    for (const Precision p : {Precision::kFP32, Precision::kFP16, Precision::kINT8}) {
+      const auto kind = static_cast<KernelKind>(k);
+      if (p != Precision::kFP32 && !multiplies(kind)) continue;
+      const double faster = p == Precision::kFP32   ? 1
+                            : p == Precision::kFP16 ? 0.25
+                                                    : 0.5,
+                   number = 1.0 + 0.1 * static_cast<double>(k);
+      model.us[{kind, p}] = {2 * number, 4 * faster * number, 16 * faster * number, 0.5 * number, 0.25 * number,
+                             number,     0.75 * number};
+    }
+  model.us[{KernelKind::kRun, Precision::kFP32}] = {3, 0, 0, 0, 0, 0, 0};
+  return model;
+}
+
+Target target_with(KernelModel model) {
+  Target target = find_target("h100");
+  target.kernels = std::make_shared<KernelModel>(std::move(model));
+  return target;
+}
+
+KernelWork product_work(Precision p) {
+  return {.kind = KernelKind::kProduct, .precision = p, .terms = {1, 0.5, 2, 8, 4, 1, 6}};
+}
+
+TEST(KernelModel, IsTheSumOfItsTerms) {
+  KernelModel model;
+  model.us[{KernelKind::kProduct, Precision::kFP32}] = {3, 2, 10, 0.5, 0.25, 4, 0.125};
+  const Target target = target_with(model);
+  EXPECT_DOUBLE_EQ(target.kernel_us(product_work(Precision::kFP32)), 3 + 1 + 20 + 4 + 1 + 4 + 0.75);
+}
+
+TEST(KernelModel, PrecisionsWithoutFactorsTakeTheNearestOnesAsTheirRatesAre) {
+  KernelModel model;
+  model.us[{KernelKind::kProduct, Precision::kFP32}] = {3, 2, 10, 0, 0, 0, 0};
+  model.us[{KernelKind::kProduct, Precision::kFP16}] = {2, 1, 4, 0, 0, 0, 0};
+  Target target = target_with(model);
+  EXPECT_DOUBLE_EQ(target.kernel_us(product_work(Precision::kBF16)), target.kernel_us(product_work(Precision::kFP16)));
+  target.tflops[static_cast<std::size_t>(Precision::kTF32)] = 4 * target.rate(Precision::kFP32);
+  EXPECT_DOUBLE_EQ(target.kernel_us(product_work(Precision::kTF32)), 3 + (1 + 20) / 4.0);
+}
+
+TEST(KernelModel, WhatTheCacheDoesNotKeepTakesTheBandwidth) {
+  Target target = target_with({});
+  target.cached_mb = 10;
+  target.bandwidth_gb_per_s = 500;
+  KernelWork work = product_work(Precision::kFP16);  // 12 MB.
+  EXPECT_DOUBLE_EQ(target.kernel_us(work), 2 * 1e3 / 500);
+  work.terms[at(KernelTerm::kMb)] = 3;
+  EXPECT_EQ(target.kernel_us(work), 0);
+}
+
+KernelKind kind_of_convolution(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t kernel,
+                               std::int64_t groups, Precision p) {
+  testing::Model model;
+  model.input("x", {1, in, side, side});
+  *model.graph().add_initializer() =
+      testing::float_tensor("w", {out, in / groups, kernel, kernel},
+                            std::vector<float>(static_cast<std::size_t>(out * in / groups * kernel * kernel), 0.5f));
+  model.node("Conv", {"x", "w"}, {"y"}, "conv");
+  testing::add_attribute(*model.graph().mutable_node(0), "group", onnx::AttributeProto::INT).set_i(groups);
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{1, in, side, side}});
+  return kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("conv")}}, p, DataType::kFloat32, 1)->kind;
+}
+
+TEST(KernelWork, ConvolutionsAreOfTheKindOfKernelThatTakesThem) {
+  EXPECT_EQ(kind_of_convolution(32, 8, 20, 3, 1, Precision::kFP16), KernelKind::kConvolution);
+  EXPECT_EQ(kind_of_convolution(32, 8, 20, 3, 1, Precision::kINT8), KernelKind::kConvolution);
+  EXPECT_EQ(kind_of_convolution(24, 8, 20, 3, 1, Precision::kFP16), KernelKind::kConvolution);
+  EXPECT_EQ(kind_of_convolution(24, 8, 20, 3, 1, Precision::kINT8), KernelKind::kTiled);
+  EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 16, Precision::kFP32), KernelKind::kDepthwise);
+  EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 4, Precision::kFP32), KernelKind::kTiled);
+  EXPECT_EQ(kind_of_convolution(32, 8, 8, 1, 1, Precision::kFP32), KernelKind::kProduct) << "64 positions";
+  EXPECT_EQ(kind_of_convolution(32, 8, 9, 1, 1, Precision::kFP32), KernelKind::kConvolution) << "81 positions";
+}
+
+double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
+  testing::Model model;
+  model.input("x", {m, k});
+  *model.graph().add_initializer() =
+      testing::float_tensor("w", {k, n}, std::vector<float>(static_cast<std::size_t>(k * n), 0.5f));
+  model.node("MatMul", {"x", "w"}, {"y"}, "product");
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{m, k}});
+  return target.kernel_us(
+      *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, p, DataType::kFloat32, 1));
+}
+
+TEST(KernelWork, LargerProductsTakeLonger) {
+  const Target target = target_with(full_model());
+  for (const Precision p : {Precision::kFP32, Precision::kFP16, Precision::kINT8}) {
+    double before = 0;
+    for (const std::int64_t size : {16, 32, 64, 128, 256}) {
+      const double us = product_us(target, size, size, size, p);
+      EXPECT_GT(us, before) << name_of(p) << " " << size;
+      EXPECT_GT(product_us(target, 2 * size, size, size, p), us) << name_of(p) << " " << size;
+      EXPECT_GT(product_us(target, size, 2 * size, size, p), us) << name_of(p) << " " << size;
+      EXPECT_GT(product_us(target, size, size, 2 * size, p), us) << name_of(p) << " " << size;
+      before = us;
+    }
+  }
+}
+
+/// Times of probes as a target has them.
+ProbeTimes told_by(const Target& target, int probes) {
+  ProbeTimes times;
+  for (int probe = 0; probe < probes; ++probe)
+    for (const PrecisionSet& precisions :
+         {PrecisionSet{}, PrecisionSet{Precision::kFP16}, PrecisionSet{Precision::kINT8}}) {
+      times.times.push_back({probe, precisions, false, 0});
+      times.times.back().us = estimate_probe(times.times.back(), target);
+    }
+  return times;
+}
+
+TEST(FitKernels, FindsTheFactorsThatTimesWereMadeOf) {
+  const Target told = target_with(full_model());
+  const Target fitted = target_with(fit_kernels(told_by(told, 64), told));
+  EXPECT_EQ(fitted.kernels->networks, 3 * 64);
+  EXPECT_LT(fitted.kernels->median_error, 0.01);
+  for (const Precision p : {Precision::kFP32, Precision::kFP16, Precision::kINT8}) {
+    const double wanted = told.kernels->us.at({KernelKind::kProduct, p})[at(KernelTerm::kGop)];
+    EXPECT_NEAR(fitted.kernels->us.at({KernelKind::kProduct, p})[at(KernelTerm::kGop)], wanted, 0.1 * wanted)
+        << name_of(p);
+  }
+  for (int probe = 64; probe < 80; ++probe) {
+    const ProbeTime unseen{probe, PrecisionSet{Precision::kFP16}, true, 0};
+    const double wanted = estimate_probe(unseen, told);
+    EXPECT_NEAR(estimate_probe(unseen, fitted), wanted, 0.05 * wanted) << kernel_probe(probe).name;
+  }
+}
+
+TEST(FitKernels, OneTimeFarOffChangesLittle) {
+  const Target told = target_with(full_model());
+  ProbeTimes times = told_by(told, 48);
+  times.times[4].us *= 20;
+  const Target fitted = target_with(fit_kernels(times, told));
+  const ProbeTime unseen{50, PrecisionSet{}, false, 0};
+  const double wanted = estimate_probe(unseen, told);
+  EXPECT_NEAR(estimate_probe(unseen, fitted), wanted, 0.1 * wanted);
+}
+
+TEST(FitKernels, RefusesTooFewTimes) {
+  const Target target = target_with(full_model());
+  try {
+    fit_kernels(told_by(target, 2), target);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(e.what(), HasSubstr("expected times of 20 networks or more, got 6"));
+  }
+}
+
+TEST(ProbeTimes, AreTheSameBehindAFile) {
+  ProbeTimes times = told_by(target_with(full_model()), 2);
+  times.origin = {"ulpscope 0.1.0", "2026-11-27", "cuda", "NVIDIA H100", 0, {{"driver", "13.0"}}};
+  times.times[1].mixed = true;
+  const ProbeTimes read = probe_times_from_json(probe_times_to_json(times), "here");
+  EXPECT_EQ(read.origin.device, "NVIDIA H100");
+  EXPECT_EQ(read.origin.libraries, times.origin.libraries);
+  ASSERT_EQ(read.times.size(), times.times.size());
+  for (std::size_t i = 0; i < read.times.size(); ++i) {
+    EXPECT_EQ(read.times[i].probe, times.times[i].probe);
+    EXPECT_EQ(read.times[i].precisions, times.times[i].precisions);
+    EXPECT_EQ(read.times[i].mixed, times.times[i].mixed);
+    EXPECT_NEAR(read.times[i].us, times.times[i].us, 1e-4 * times.times[i].us);
+  }
+}
+
+TEST(ProbeTimes, FilesThatMakeNoSenseAreNamed) {
+  const auto message = [](const std::string& times, const std::string& format = "ulpscope-probe-times") {
+    const std::string text = "{\"format\": \"" + format +
+                             "\", \"version\": 1, \"measured\": {\"program\": \"\", \"date\": \"\", "
+                             "\"backend\": \"cuda\", \"device\": \"\", \"libraries\": {}}, \"times\": " +
+                             times + "}";
+    try {
+      probe_times_from_json(text, "shapes.json");
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInvalidFile);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("[]"), "");
+  EXPECT_THAT(message("[]", "ulpscope-target"),
+              HasSubstr("'shapes.json': expected the format \"ulpscope-probe-times\""));
+  EXPECT_THAT(message(R"([{"probe": 1, "precisions": [], "us": 0}])"), HasSubstr("'us' above 0"));
+  EXPECT_THAT(message(R"([{"probe": -1, "precisions": [], "us": 1}])"), HasSubstr("a 'probe' of 0 or more"));
+  EXPECT_THAT(message(R"([{"probe": 1, "precisions": ["fp17"], "us": 1}])"), HasSubstr("got 'fp17'"));
+  EXPECT_THAT(message(R"([{"precisions": [], "us": 1}])"), HasSubstr("'probe'"));
+}
+
+TEST(TargetFile, KeepsAModelOfKernels) {
+  const Target written = target_with(full_model());
+  const Target read = target_from_json(target_to_json(written), "here");
+  ASSERT_NE(read.kernels, nullptr);
+  EXPECT_EQ(read.kernels->networks, 240);
+  EXPECT_EQ(read.kernels->median_error, 0.06);
+  EXPECT_EQ(read.kernels->large_error, 0.28);
+  ASSERT_EQ(read.kernels->us.size(), written.kernels->us.size());
+  for (const auto& [kernel, factors] : written.kernels->us)
+    for (std::size_t t = 0; t < kKernelTerms; ++t)
+      EXPECT_NEAR(read.kernels->us.at(kernel)[t], factors[t], 5e-4 * factors[t])  // Four digits are written.
+          << name_of(kernel.first) << " " << name_of(kernel.second) << " " << name_of(static_cast<KernelTerm>(t));
+  EXPECT_EQ(target_to_json(read), target_to_json(written));
+}
+
+TEST(Target, ThoseThatWereNotMeasuredTakeTheCurvesOfTheH100) {
+  const Target h100 = find_target("h100");
+  ASSERT_NE(h100.kernels, nullptr);
+  EXPECT_EQ(h100.kernels->of, "");
+  EXPECT_GT(h100.kernels->networks, 200);
+  for (const std::string name : {"h200", "b200", "a100", "l40s", "l4", "t4", "rtx4090", "orin"}) {
+    const Target target = find_target(name);
+    ASSERT_NE(target.kernels, nullptr) << name;
+    if (target.kernels->of.empty()) continue;
+    EXPECT_EQ(target.kernels->of, "h100") << name;
+    EXPECT_GT(target.processors, 0) << name;
+    const double ratio = h100.rate(Precision::kFP32) / target.rate(Precision::kFP32);
+    const auto gop = [](const Target& each) {
+      return each.kernels->us.at({KernelKind::kProduct, Precision::kFP32})[at(KernelTerm::kGop)];
+    };
+    EXPECT_NEAR(gop(target), ratio * gop(h100), 1e-9) << name;
+  }
+}
+
+}  // namespace
+}  // namespace ulpscope
