@@ -1,7 +1,7 @@
 """Exports networks of random weights to ONNX files in float32: make_networks.py FOLDER [NAME...]
 
 A name is the beginning of one or several of networks.NAMES ("resnet50_b8", "resnet50", "llama"); none: all of them,
-about 5 GB. Files that are there already stay, unless --again is given. --inputs writes NAME.npz with a sample of the
+several GB. Files that are there already stay, unless --again is given. --inputs writes NAME.npz with a sample of the
 inputs beside each file. Needs torch 2.6 or later, onnx and onnxscript.
 """
 

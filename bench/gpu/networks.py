@@ -100,6 +100,89 @@ def convnext_tiny() -> nn.Module:
     return Classifier(nn.Sequential(*layers), nn.Sequential(nn.LayerNorm(768, eps=1e-6), nn.Linear(768, 1000)))
 
 
+class SplitBlock(nn.Module):
+    """Half of the channels go through residual blocks, and every stage is kept: C2f of YOLOv8."""
+
+    def __init__(self, channels: int, out: int, count: int, shortcut: bool) -> None:
+        super().__init__()
+        half = out // 2
+        self.first, self.shortcut = conv_bn(channels, out, 1, act=nn.SiLU()), shortcut
+        self.blocks = nn.ModuleList(
+            [
+                nn.Sequential(conv_bn(half, half, 3, act=nn.SiLU()), conv_bn(half, half, 3, act=nn.SiLU()))
+                for _ in range(count)
+            ]
+        )
+        self.last = conv_bn((2 + count) * half, out, 1, act=nn.SiLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = list(self.first(x).chunk(2, 1))
+        for block in self.blocks:
+            y = block(parts[-1])
+            parts.append(parts[-1] + y if self.shortcut else y)
+        return self.last(torch.cat(parts, 1))
+
+
+class Pyramid(nn.Module):
+    """Windows of three sizes side by side: SPPF of YOLOv5 and v8."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first, self.pool = conv_bn(channels, channels // 2, 1, act=nn.SiLU()), nn.MaxPool2d(5, 1, 2)
+        self.last = conv_bn(2 * channels, channels, 1, act=nn.SiLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.first(x)]
+        for _ in range(3):
+            parts.append(self.pool(parts[-1]))
+        return self.last(torch.cat(parts, 1))
+
+
+class Yolo(nn.Module):
+    """Jocher et al., YOLOv8, the size n, 80 classes: up to the boxes as distances on three grids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        silu = nn.SiLU()
+        self.stem = nn.Sequential(
+            conv_bn(3, 16, 3, 2, act=silu), conv_bn(16, 32, 3, 2, act=silu), SplitBlock(32, 32, 1, True),
+            conv_bn(32, 64, 3, 2, act=silu), SplitBlock(64, 64, 2, True),
+        )  # fmt: skip
+        self.middle = nn.Sequential(conv_bn(64, 128, 3, 2, act=silu), SplitBlock(128, 128, 2, True))
+        self.deep = nn.Sequential(conv_bn(128, 256, 3, 2, act=silu), SplitBlock(256, 256, 1, True), Pyramid(256))
+        self.up = nn.Upsample(scale_factor=2)
+        self.up_middle, self.up_fine = SplitBlock(384, 128, 1, False), SplitBlock(192, 64, 1, False)
+        self.down_fine, self.down_middle = conv_bn(64, 64, 3, 2, act=silu), conv_bn(128, 128, 3, 2, act=silu)
+        self.out_middle, self.out_deep = SplitBlock(192, 128, 1, False), SplitBlock(384, 256, 1, False)
+        self.boxes = nn.ModuleList([self._head(c, 64, 64) for c in (64, 128, 256)])
+        self.classes = nn.ModuleList([self._head(c, 80, 80) for c in (64, 128, 256)])
+
+    @staticmethod
+    def _head(channels: int, hidden: int, out: int) -> nn.Module:
+        silu = nn.SiLU()
+        return nn.Sequential(
+            conv_bn(channels, hidden, 3, act=silu), conv_bn(hidden, hidden, 3, act=silu), nn.Conv2d(hidden, out, 1)
+        )
+
+    def forward(self, image: Tensor) -> Tensor:
+        fine = self.stem(image)
+        middle = self.middle(fine)
+        deep = self.deep(middle)
+        merged = self.up_middle(torch.cat((self.up(deep), middle), 1))
+        fine = self.up_fine(torch.cat((self.up(merged), fine), 1))
+        middle = self.out_middle(torch.cat((self.down_fine(fine), merged), 1))
+        deep = self.out_deep(torch.cat((self.down_middle(middle), deep), 1))
+        heads = [
+            torch.cat((boxes(x), classes(x)), 1).flatten(2)
+            for boxes, classes, x in zip(self.boxes, self.classes, (fine, middle, deep))
+        ]
+        all_places = torch.cat(heads, 2)
+        distances, scores = all_places.split((64, 80), 1)
+        weights = distances.unflatten(1, (4, 16)).softmax(2)
+        bins = torch.arange(16, dtype=torch.float32)[:, None]
+        return torch.cat(((weights * bins).sum(2), scores.sigmoid()), 1)
+
+
 class Bert(nn.Module):
     """Devlin et al., 2018, base: without a pooler, all tokens of one kind."""
 
@@ -369,14 +452,15 @@ KINDS: dict[str, Kind] = {
     "vit_b_16": Kind(VisionTransformer, images(224), (1, 8, 32)),
     "unet": Kind(UNet, unet_inputs, convolutional=True),
     "vae_decoder": Kind(vae_decoder, values(latent=(4, 32, 32)), convolutional=True),
-    "convnext_tiny": Kind(convnext_tiny, images(224), convolutional=True),
-    "mobilenet_v3_large": Kind(mobilenet_v3_large, images(224), convolutional=True),
-    "efficientnet_b0": Kind(efficientnet_b0, images(224), convolutional=True),
+    "convnext_tiny": Kind(convnext_tiny, images(224), (1, 8), True),
+    "mobilenet_v3_large": Kind(mobilenet_v3_large, images(224), (1, 8), True),
+    "efficientnet_b0": Kind(efficientnet_b0, images(224), (1, 8), True),
+    "yolov8n": Kind(Yolo, images(640), (1, 8), True),
     "detr": Kind(Detr, images(640), convolutional=True),
     "whisper_encoder": Kind(WhisperEncoder, values(bands=(80, 3000))),
-    "gpt2": Kind(Gpt2, tokens(50257)),
-    "llama": Kind(Llama, tokens(32000)),
-    "lstm": Kind(Lstm, values(x=(100, 256))),
+    "gpt2": Kind(Gpt2, tokens(50257), (1, 8)),
+    "llama": Kind(Llama, tokens(32000), (1, 8)),
+    "lstm": Kind(Lstm, values(x=(100, 256)), (1, 8)),
 }
 NAMES = tuple(f"{kind}_b{batch}" for kind, entry in KINDS.items() for batch in entry.batches)
 
