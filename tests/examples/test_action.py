@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -17,6 +18,13 @@ yaml = pytest.importorskip("yaml")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 SEARCH = ["--fp16", "--objective", "smallest", "--data-loader-script", "data.py", "--atol", "0.3", "--rtol", "0"]
+
+# Writes two samples of data.py into a file each.
+SAMPLES = """
+import numpy, data
+for name, sample in zip(["first half.npz", "second half.npz"], data.load_unseen()):
+    numpy.savez(name, **sample)
+"""
 
 
 @pytest.fixture
@@ -37,13 +45,13 @@ class Job:
         self.environment = {**environment, "RUNNER_TEMP": str(self.runner), "GITHUB_STEP_SUMMARY": str(self.runner / "summary.md"),
                             "GITHUB_OUTPUT": str(self.runner / "output"), "GITHUB_PATH": str(self.runner / "path")}  # fmt: skip
 
-    def run(self, install: bool = False, **inputs: str) -> int:
-        """The exit status of the first step that fails, or 0."""
+    def run(self, install: bool = False, steps: int | None = None, **inputs: str) -> int:
+        """The exit status of the first step that fails, or 0; `steps` counts those of the action, default: all."""
         given = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
         assert set(inputs) <= set(given)
         given.update(inputs)
         values = {f"inputs.{name}": value for name, value in given.items()} | {"github.action_path": str(ROOT)}
-        for step in ACTION["runs"]["steps"][0 if install else 1:]:
+        for step in ACTION["runs"]["steps"][0 if install else 1 : steps]:
             assert step["shell"] == "bash"
             own = {name: re.sub(r"\$\{\{ (.+?) \}\}", lambda match: values[match[1]], text) for name, text in step["env"].items()}
             assert "${{" not in step["run"], "an input in the text of a script could be a command"
@@ -127,6 +135,64 @@ def test_the_step_of_installation(job):
     assert shutil.which("ulpscope", path=job.environment["PATH"]) == str(job.runner / "ulpscope/bin/ulpscope")
 
 
+def wheel_of(version: str, folder: pathlib.Path) -> pathlib.Path:
+    """A wheel whose program says its version, and nothing else."""
+    info = f"ulpscope-{version}.dist-info"
+    files = {
+        "ulpscope/__main__.py": f"def main():\n    print('ulpscope {version}')\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: ulpscope\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\nulpscope = ulpscope.__main__:main\n",
+        f"{info}/RECORD": "",
+    }
+    folder.mkdir(exist_ok=True)
+    path = folder / f"ulpscope-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "package, version",
+    [
+        ("0.1.0", "0.1.0"),
+        ("<0.3", "0.2.1"),
+        ("our wheels/ulpscope-0.4.0-py3-none-any.whl", "0.4.0"),
+        ("ulpscope-0.5.0-py3-none-any.whl", "0.5.0"),
+    ],
+)
+def test_the_package_is_a_version_or_the_path_of_a_wheel(package, version, tmp_path, environment):
+    repository = tmp_path / "a repository"
+    repository.mkdir()
+    for each in ("0.1.0", "0.2.1", "0.3.0"):
+        wheel_of(each, tmp_path / "index")
+    wheel_of("0.4.0", repository / "our wheels")
+    wheel_of("0.5.0", repository)
+    job = Job(repository, {**environment, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "index")})
+    job.environment.pop("PYTHONPATH", None)
+    job.runner = tmp_path / "a runner"
+    job.runner.mkdir()
+    job.environment |= {"RUNNER_TEMP": str(job.runner), "GITHUB_PATH": str(job.runner / "path")}
+    assert job.run(install=True, steps=1, package=package) == 0, job.log
+    program = shutil.which("ulpscope", path=job.environment["PATH"])
+    assert subprocess.check_output([program], env=job.environment, text=True) == f"ulpscope {version}\n"
+
+
+def test_names_with_blanks(folder, job):
+    subprocess.run([sys.executable, "-c", SAMPLES], cwd=folder, check=True)
+    for old, new in (("model.onnx", "my model.onnx"), ("data.py", "my data.py")):
+        (folder / old).rename(folder / new)
+    for name in ("my model.fp16.answer.json", "old answer.json"):
+        shutil.copy(folder / "model.fp16.answer.json", folder / name)
+    inputs = {"model": "my model.onnx", "answer": "my model.fp16.answer.json", "baseline": "old answer.json"}
+    assert job.run(**inputs, data="my data.py:load_unseen") == 0, job.log
+    assert job.run(**inputs, inputs="first half.npz\n\nsecond half.npz\n") == 0, job.log
+    assert json.loads(pathlib.Path(job.outputs["json"]).read_text())["samples"] == 2
+    assert job.run(**inputs, inputs="second half.npz") == 0, job.log
+    assert json.loads(pathlib.Path(job.outputs["json"]).read_text())["samples"] == 1
+
+
 def test_the_workflow_of_the_example_names_what_the_action_has(job):
     workflow = yaml.safe_load((ROOT / "examples/ci/precision.yml").read_text())
     (step,) = [step for step in workflow["jobs"]["verify"]["steps"] if "ulpscope" in step["uses"]]
@@ -139,6 +205,22 @@ def test_the_hook_of_the_example(folder, environment):
     hook = [str(ROOT / "examples/ci/pre-push")]
     done = subprocess.run(hook, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (folder / "other.fp16.answer.json").write_text((folder / "model.fp16.answer.json").read_text())
+    # Dots belong to the name of a model where there is one of that name.
+    answer = (folder / "model.fp16.answer.json").read_text()
+    (folder / "model.onnx").rename(folder / "net.v1.2 small.onnx")
+    (folder / "model.fp16.answer.json").unlink()
+    names = ("net.v1.2 small.answer.json", "net.v1.2 small.fp16.answer.json", "net.v1.2 small.fp16.try.2.answer.json")
+    for name in names:
+        (folder / name).write_text(answer)
     done = subprocess.run(hook, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1 and "other.fp16.answer.json does not hold for other.onnx" in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    # An answer is that of the longest name, and of no other model.
+    (folder / "net.onnx").write_bytes(b"no model")
+    (folder / "net.v1.2 small.fp16.onnx").write_bytes(b"no model")
+    done = subprocess.run(hook, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{names[1]} does not hold for net.v1.2 small.fp16.onnx" in done.stderr
+    assert f"{names[0]} does not hold" not in done.stderr and "for net.onnx" not in done.stderr
+    (folder / "other.fp16.answer.json").write_text(answer)
+    done = subprocess.run(hook, cwd=folder, env=environment, capture_output=True, text=True)
+    assert "expected the model of other.fp16.answer.json beside it, such as other.onnx" in done.stderr
