@@ -7,6 +7,7 @@ Prints what it did, and raises where something is wrong.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -28,6 +29,17 @@ def mapped(part: str) -> list[str]:
     """Files in this process whose path has `part`."""
     lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
     return sorted({line.split(maxsplit=5)[5] for line in lines if part in line})
+
+
+def onnxruntime_refuses_norms() -> str:
+    """The name of an ONNX Runtime that is installed and whose fusion of simplified layer norms in float16 crashes, or ''.
+
+    1.23, the last one for Python 3.10, crashes ("Attempting to get index by a name which does not exist"); 1.31 does not.
+    """
+    if not importlib.util.find_spec("onnxruntime"):
+        return ""
+    version = importlib.metadata.version("onnxruntime")
+    return f"ONNX Runtime {version}" if tuple(map(int, version.split(".")[:2])) <= (1, 23) else ""
 
 
 def main(folder: str, packages: list[str]) -> None:
@@ -72,7 +84,11 @@ def main(folder: str, packages: list[str]) -> None:
         pathlib.Path("net.py").write_text(NETWORK)
         run("run", "net.py", "--trt", "--data-loader-script", "data.py")
     run("verify", "model.onnx", "--answer", "a.json", "--data-loader-script", "data.py:load_unseen")
-    run("convert", "model.onnx", "--answer", "a.json", "-o", "typed.onnx", "--data-loader-script", "data.py")
+    convert = ("convert", "model.onnx", "--answer", "a.json", "-o", "typed.onnx", "--data-loader-script", "data.py")
+    if refused := onnxruntime_refuses_norms():
+        print(f"[smoke] {refused}: typed models are not given to it")
+        convert += ("--no-python-checks",)
+    run(*convert)
     run("report", "a.json", "-o", "report.html")
     assert os.path.getsize("report.html") > 10000
     print(f"[smoke] {run('--version').strip()}, Python {sys.version.split()[0]}, with {packages or 'nothing else'}")
