@@ -2,20 +2,67 @@
 # Builds self-contained wheels of ulpscope into dist/: nothing outside of them is needed but Python, glibc and libstdc++.
 #   scripts/wheel.sh [--python PYTHON]...    for these Pythons; from 3.12 on, one wheel is for that and all later ones.
 #                                            Default: that of .venv, and a Python 3.12 or later if one is found.
+#   scripts/wheel.sh --all                   for 3.10, 3.11 and the lowest of 3.12 and later, from the Pythons that are found
+#                                            in PATH and among those of pyenv; scripts/test_wheel.sh then tries the wheels
+#                                            with every version found, in environments of their own
+#   scripts/wheel.sh --list                  says which Pythons those are
 #   scripts/wheel.sh --sdist                 the source distribution, which carries the commit, instead
 # What an earlier build compiled is taken from ccache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { for line in "$@"; do echo "[wheel] $line" >&2; done; exit 1; }
 
-pythons=() sdist=false
+# Prints "VERSION PROGRAM" for the first Python 3.VERSION of each, 3.10 and later, that can compile a module and make virtual
+# environments; in the order of versions.
+find_pythons() {
+  local folder program found version path
+  local -A first
+  local -a folders
+  IFS=: read -ra folders <<<"$PATH"
+  for folder in "$PWD/.venv/bin" "${folders[@]}" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin; do
+    for program in "$folder"/python3 "$folder"/python3.[0-9] "$folder"/python3.[0-9][0-9]; do
+      if [ ! -x "$program" ]; then continue; fi
+      found=$("$program" -c '
+import ensurepip, os, sys, sysconfig, venv
+assert sys.implementation.name == "cpython" and sys.version_info >= (3, 10) and sys.version_info.releaselevel == "final"
+assert not sysconfig.get_config_var("Py_GIL_DISABLED")
+assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+print(sys.version_info[1], sys.executable)' 2>/dev/null) || continue
+      read -r version path <<<"$found"
+      if [ -z "${first[$version]:-}" ]; then first[$version]=$path; fi
+    done
+  done
+  for version in "${!first[@]}"; do echo "$version ${first[$version]}"; done | sort -n
+}
+
+pythons=() sdist=false all=false list=false
 while [ $# -gt 0 ]; do
   case "$1" in
     --python) pythons+=("${2:?--python needs a program}"); shift 2 ;;
     --sdist) sdist=true; shift ;;
-    *) fail "unknown argument '$1'; try --python PYTHON, --sdist, or none" ;;
+    --all) all=true; shift ;;
+    --list) list=true; shift ;;
+    *) fail "unknown argument '$1'; try --python PYTHON, --all, --list, --sdist, or none" ;;
   esac
 done
+tried=()
+if $list || $all; then
+  if [ ${#pythons[@]} -gt 0 ]; then fail "--all and --list find Pythons themselves; leave out --python"; fi
+  last=0 versions=
+  while read -r version program; do
+    tried+=("$program")
+    use="is tried with the wheel for 3.$last"
+    if [ "$version" -lt 12 ] || [ $last -lt 12 ]; then pythons+=("$program") last=$version use="makes a wheel"; fi
+    echo "[wheel] Python 3.$version $use: $program"
+    versions+=" $version "
+  done < <(find_pythons)
+  for version in 10 11; do
+    if [[ "$versions" != *" $version "* ]]; then echo "[wheel] no Python 3.$version was found: it gets no wheel"; fi
+  done
+  if [ $last -lt 12 ]; then echo "[wheel] no Python 3.12 or later was found: they get no wheel"; fi
+  if [ ${#pythons[@]} = 0 ]; then fail "found no Python 3.10 or later with venv and headers; name one by --python PYTHON"; fi
+  if $list; then exit 0; fi
+fi
 scripts/setup.sh
 mkdir -p dist
 
@@ -65,3 +112,5 @@ for python in "${pythons[@]}"; do
   "$tools/bin/wheel" pack -d dist "$content" >/dev/null
   echo "[wheel] dist/$(basename "$work"/repaired/*.whl): $(du -h "dist/$(basename "$work"/repaired/*.whl)" | cut -f1)"
 done
+
+if $all; then scripts/test_wheel.sh --python "${tried[@]}"; fi

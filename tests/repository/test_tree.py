@@ -10,8 +10,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {
-    ".ci", "bench", "cli", "cmake", "data", "docs", "examples", "include", "python", "schemas", "scripts", "src",
-    "tests",
+    ".ci", ".github", "bench", "cli", "cmake", "data", "docs", "examples", "include", "python", "schemas", "scripts",
+    "src", "tests",
 }  # fmt: skip
 FILES = {
     ".clang-format", ".clang-tidy", ".dockerignore", ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
