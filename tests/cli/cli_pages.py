@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def note(self) -> str:
-        """What becomes of it: "no effect" (only `--help-all` shows it), "refused" (it is an error), or nothing to say."""
+        """What becomes of it: "no effect" (only `--help-all` shows it), "refused" (an error), or nothing to say."""
         if "[accepted, has no effect: " in self.about:
             return "no effect"
         return "refused" if "[refused: " in self.about else ""

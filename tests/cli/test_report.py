@@ -114,7 +114,9 @@ def test_the_network_of_an_answer(run, tmp_path):
         magnitudes = np.abs(array[array != 0]).astype(np.float64)
         assert (low, high) == (np.floor(np.log2(magnitudes.min())), np.floor(np.log2(magnitudes.max())))
     times = columns["time_us"]
-    assert set(times) == {"fp16", "fp32"} and all(0 < low and 0 < high for low, high in zip(times["fp16"], times["fp32"]) if low is not None)
+    assert set(times) == {"fp16", "fp32"} and all(
+        0 < low and 0 < high for low, high in zip(times["fp16"], times["fp32"]) if low is not None
+    )
 
 
 def test_page_of_an_interrupted_search(run, search, tmp_path):

@@ -27,7 +27,9 @@ OPTIONAL = {
     "header": "",
     "trial": r"names|raised/.*|used|worst|problem|outputs|margin|repairs|joined|validation|samples_passed|sample_used",
     "verify": r"(error|predicted|float32)/problem|float32",
-    "target": r"source|cast_share|product_cast_share|weight_us_per_mb|cached_mb|processors|kernels|kernels/us/\*/(?!kind|precision).*|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
+    "target": r"source|cast_share|product_cast_share|weight_us_per_mb|cached_mb|processors|kernels"
+    r"|kernels/us/\*/(?!kind|precision).*|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups"
+    r"|groups/\*/us/.*",
     "inspect": r"engine|(.*/)?(initializers|opsets/.*|attributes|domain|metrics/.*|attributes/[^/]*)|nodes|.*(branch|body)/nodes",
 }
 MAPS = r"opsets|.*/metrics|.*/attributes"

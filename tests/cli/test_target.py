@@ -166,37 +166,49 @@ FITTED = {"networks": 30, "median_error": 0.1, "large_error": 0.2}
 ADD = "try adding \"format\": \"ulpscope-target\", \"version\": 1 to it"
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"bandwidth_gb_per_s": None}, "expected the number 'bandwidth_gb_per_s', got none"),
-    ({"launch_us": None}, "expected the number 'launch_us', got none"),
-    ({"name": None}, "expected 'name', got none"),
-    ({"tflops": None}, "expected the object 'tflops'"),
-    ({"tflops": {"fp16": 1}}, "expected a rate of fp32"),
-    ({"tflops": {"fp32": 1, "fp16": 0}}, "'fp16': expected a number above 0, got 0"),
-    ({"tflops": {"fp32": 1, "fp17": 1}}, "got 'fp17'"),
-    ({"tflops": {"fp32": "fast"}}, "'fp32': expected a number, got \"fast\""),
-    ({"bandwidth_gb_per_s": -3}, "'bandwidth_gb_per_s': expected a number above 0, got -3"),
-    ({"bandwidth_gb_per_s": 0}, "'bandwidth_gb_per_s': expected a number above 0, got 0"),
-    ({"cast_share": -1}, "'cast_share': expected a number 0 or more, got -1"),
-    ({"product_cast_share": "much"}, "'product_cast_share': expected a number, got \"much\""),
-    ({"launch_us": -1}, "'launch_us': expected a number 0 or more, got -1"),
-    ({"format": "ulpscope-answer"}, "expected the format \"ulpscope-target\""),
-    ({"format": None}, f"expected 'format', got none; {ADD}"),
-    ({"version": None}, f"expected 'version', got none; {ADD}"),
-    ({"version": 2}, "expected version 1, got 2"),
-    ({"groups": {}}, "'groups': expected a list"),
-    ({"groups": [{"kernel": "Relu"}]}, "'groups', element 0: expected an object of 'kernel' and 'us'"),
-    ({"groups": [{"kernel": "Relu", "us": {"fp16": -1}}]}, "'groups', element 0, 'fp16': expected microseconds, 0 or more, got -1"),
-    ({"measured": {"backend": "cpu"}}, "expected 'program', got none"),
-    ({"processors": -1}, "'processors': expected a number 0 or more, got -1"),
-    ({"kernels": []}, "'kernels': expected an object"),
-    ({"kernels": {"of": "h1000"}}, "h1000"),
-    ({"kernels": {**FITTED, "us": {}}}, "'kernels': expected the list 'us' of factors"),
-    ({"kernels": {"networks": 1, "median_error": 0.1, "us": []}}, "'large_error'"),
-    ({"kernels": {**FITTED, "us": [{"kind": "producer", "precision": "fp32"}]}}, "'kind': expected a kind of kernel, got 'producer'"),
-    ({"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp17"}]}}, "got 'fp17'"),
-    ({"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp32", "gop": -1}]}}, "'gop': expected a number 0 or more, got -1"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"bandwidth_gb_per_s": None}, "expected the number 'bandwidth_gb_per_s', got none"),
+        ({"launch_us": None}, "expected the number 'launch_us', got none"),
+        ({"name": None}, "expected 'name', got none"),
+        ({"tflops": None}, "expected the object 'tflops'"),
+        ({"tflops": {"fp16": 1}}, "expected a rate of fp32"),
+        ({"tflops": {"fp32": 1, "fp16": 0}}, "'fp16': expected a number above 0, got 0"),
+        ({"tflops": {"fp32": 1, "fp17": 1}}, "got 'fp17'"),
+        ({"tflops": {"fp32": "fast"}}, "'fp32': expected a number, got \"fast\""),
+        ({"bandwidth_gb_per_s": -3}, "'bandwidth_gb_per_s': expected a number above 0, got -3"),
+        ({"bandwidth_gb_per_s": 0}, "'bandwidth_gb_per_s': expected a number above 0, got 0"),
+        ({"cast_share": -1}, "'cast_share': expected a number 0 or more, got -1"),
+        ({"product_cast_share": "much"}, "'product_cast_share': expected a number, got \"much\""),
+        ({"launch_us": -1}, "'launch_us': expected a number 0 or more, got -1"),
+        ({"format": "ulpscope-answer"}, 'expected the format "ulpscope-target"'),
+        ({"format": None}, f"expected 'format', got none; {ADD}"),
+        ({"version": None}, f"expected 'version', got none; {ADD}"),
+        ({"version": 2}, "expected version 1, got 2"),
+        ({"groups": {}}, "'groups': expected a list"),
+        ({"groups": [{"kernel": "Relu"}]}, "'groups', element 0: expected an object of 'kernel' and 'us'"),
+        (
+            {"groups": [{"kernel": "Relu", "us": {"fp16": -1}}]},
+            "'groups', element 0, 'fp16': expected microseconds, 0 or more, got -1",
+        ),
+        ({"measured": {"backend": "cpu"}}, "expected 'program', got none"),
+        ({"processors": -1}, "'processors': expected a number 0 or more, got -1"),
+        ({"kernels": []}, "'kernels': expected an object"),
+        ({"kernels": {"of": "h1000"}}, "h1000"),
+        ({"kernels": {**FITTED, "us": {}}}, "'kernels': expected the list 'us' of factors"),
+        ({"kernels": {"networks": 1, "median_error": 0.1, "us": []}}, "'large_error'"),
+        (
+            {"kernels": {**FITTED, "us": [{"kind": "producer", "precision": "fp32"}]}},
+            "'kind': expected a kind of kernel, got 'producer'",
+        ),
+        ({"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp17"}]}}, "got 'fp17'"),
+        (
+            {"kernels": {**FITTED, "us": [{"kind": "product", "precision": "fp32", "gop": -1}]}},
+            "'gop': expected a number 0 or more, got -1",
+        ),
+    ],
+)
 def test_files_that_make_no_sense(change, words, run, chain):
     target = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     (chain / "t.json").write_text(json.dumps(target))
@@ -217,7 +229,9 @@ def some_shapes(folder, count=60):
 
 
 def fit(run, *words):
-    return run("target", "measure", "--shapes", "--load-shapes", "shapes.json", "-o", "t.json", "--target", "h100", *words)
+    return run(
+        "target", "measure", "--shapes", "--load-shapes", "shapes.json", "-o", "t.json", "--target", "h100", *words
+    )
 
 
 def test_a_model_of_kernels_from_times_of_another_machine(run, chain):
@@ -246,7 +260,9 @@ def test_files_of_shapes_that_make_no_sense(run, chain):
     shapes["times"][3]["us"] = 0
     (chain / "shapes.json").write_text(json.dumps(shapes))
     outcome = fit(run)
-    assert outcome.code == 1 and "'shapes.json': expected a 'probe' of 0 or more and 'us' above 0" in outcome.text, outcome
+    assert outcome.code == 1 and "'shapes.json': expected a 'probe' of 0 or more and 'us' above 0" in outcome.text, (
+        outcome
+    )
     (chain / "shapes.json").write_text("{}")
     assert "'shapes.json': no measured shapes" in fit(run).text
     assert not (chain / "t.json").exists()
@@ -255,8 +271,25 @@ def test_files_of_shapes_that_make_no_sense(run, chain):
 @pytest.mark.parametrize("target", ["h100", "h200", "l4"])
 def test_float16_is_estimated_faster_than_float32_for_a_classifier_of_text(target, run, models, tmp_path):
     """It is on a GPU: 237 us instead of 269 on an H100."""
-    outcome = run("precision", "search", models / "ocr_cls.onnx", "--fp16", "--load-inputs", models / "ocr_cls.search.json", "--metric", "rel-l2",
-                  "--threshold", "0.5", "--no-repair", "--no-hold-out", "--no-journal", "--target", target, "--save-answer", "a.json")
+    outcome = run(
+        "precision",
+        "search",
+        models / "ocr_cls.onnx",
+        "--fp16",
+        "--load-inputs",
+        models / "ocr_cls.search.json",
+        "--metric",
+        "rel-l2",
+        "--threshold",
+        "0.5",
+        "--no-repair",
+        "--no-hold-out",
+        "--no-journal",
+        "--target",
+        target,
+        "--save-answer",
+        "a.json",
+    )
     assert outcome.code == 0, outcome
     times = answer_of(tmp_path, "a.json")["time_us"]
     assert times["lowest"] < times["highest"], times
@@ -280,21 +313,32 @@ def test_files_that_are_no_json(run, chain):
     assert outcome.code == 1 and "none.json" in outcome.text, outcome
 
 
-@pytest.mark.parametrize("words, code, message", [
-    (["m.onnx"], 2, "the following arguments are required: -o/--output"),
-    (["m.onnx", "-o", "t.txt"], 1, "expected a file name that ends in .json"),
-    (["-o", "t.txt"], 1, "expected a file name that ends in .json"),
-    (["-o", "t.json", "--target", "h200"], 2, "argument --target: not allowed"),
-    (["-o", "t.json", "--num-shapes", "3"], 2, "arguments --save-shapes, --load-shapes and --num-shapes: expected with --shapes"),
-    (["m.onnx", "-o", "t.json", "--shapes"], 2, "argument --shapes: not allowed with MODEL"),
-    (["-o", "t.json", "--shapes"], 2, "argument --shapes: expected --backend cuda"),
-    (["-o", "t.json", "--shapes", "--load-shapes", "s.json"], 2, "argument --load-shapes: expected --target"),
-    (["-o", "t.json", "--shapes", "--load-shapes", "s.json", "--save-shapes", "s.json"], 2, "argument --save-shapes: not allowed"),
-    (["-o", "t.json", "--shapes", "--load-shapes", "none.json", "--target", "h100"], 1, "none.json"),
-    (["-o", "t.json", "--load-inputs", "in.json"], 2, "argument --load-inputs: not allowed without MODEL"),
-    (["-o", "t.json", "--threads", "-1"], 1, "--threads"),
-    (["none.onnx", "-o", "t.json"], 1, "none.onnx"),
-])
+@pytest.mark.parametrize(
+    "words, code, message",
+    [
+        (["m.onnx"], 2, "the following arguments are required: -o/--output"),
+        (["m.onnx", "-o", "t.txt"], 1, "expected a file name that ends in .json"),
+        (["-o", "t.txt"], 1, "expected a file name that ends in .json"),
+        (["-o", "t.json", "--target", "h200"], 2, "argument --target: not allowed"),
+        (
+            ["-o", "t.json", "--num-shapes", "3"],
+            2,
+            "arguments --save-shapes, --load-shapes and --num-shapes: expected with --shapes",
+        ),
+        (["m.onnx", "-o", "t.json", "--shapes"], 2, "argument --shapes: not allowed with MODEL"),
+        (["-o", "t.json", "--shapes"], 2, "argument --shapes: expected --backend cuda"),
+        (["-o", "t.json", "--shapes", "--load-shapes", "s.json"], 2, "argument --load-shapes: expected --target"),
+        (
+            ["-o", "t.json", "--shapes", "--load-shapes", "s.json", "--save-shapes", "s.json"],
+            2,
+            "argument --save-shapes: not allowed",
+        ),
+        (["-o", "t.json", "--shapes", "--load-shapes", "none.json", "--target", "h100"], 1, "none.json"),
+        (["-o", "t.json", "--load-inputs", "in.json"], 2, "argument --load-inputs: not allowed without MODEL"),
+        (["-o", "t.json", "--threads", "-1"], 1, "--threads"),
+        (["none.onnx", "-o", "t.json"], 1, "none.onnx"),
+    ],
+)
 def test_command_lines_that_do_not_fit(words, code, message, run, chain):
     outcome = run("target", "measure", *words)
     assert outcome.code == code and message in outcome.text, outcome

@@ -118,7 +118,9 @@ def logic(b: Builder) -> None:
     elif form == 1:
         b.node("Cast", [y], to=b.choice([1, 7, 11]))
     elif b.opset >= 20 and b.rank(y) >= 1:
-        b.node(b.choice(["ReduceMax", "ReduceMin"]), [y, b.ints(*axes_of_reduction(b, y, [-1]))], keepdims=b.choice([0, 1]))
+        b.node(
+            b.choice(["ReduceMax", "ReduceMin"]), [y, b.ints(*axes_of_reduction(b, y, [-1]))], keepdims=b.choice([0, 1])
+        )
 
 
 DOUBLE_UNARY = (

@@ -170,7 +170,9 @@ def softmax(node: Node, x: Inputs) -> Value:
             y = shifted - np.log(total)
             return result(y, data.type, moved if data.e is not None else None, rounding + 2 * EPSILON * np.abs(y))
         moved = np.minimum(p * np.expm1(np.minimum(moved, 700)), 1)
-        return result(p, data.type, moved if data.e is not None else None, p * rounding + np.isfinite(shifted) * 2.0**-140)
+        return result(
+            p, data.type, moved if data.e is not None else None, p * rounding + np.isfinite(shifted) * 2.0**-140
+        )
 
 
 def hardmax(node: Node, x: Inputs) -> Value:

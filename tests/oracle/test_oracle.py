@@ -456,7 +456,9 @@ def test_reductions_at_the_ends_of_float32():
     tiny = np.array([[9e-41, 3e-23, 1e-30], [2e-22, -7e-23, 0]], np.float32)
     for op in ("ReduceL2", "ReduceSumSquare"):
         agrees_with_onnxruntime([helper.make_node(op, ["x"], ["z"])], {"x": tiny})
-        agrees_with_onnxruntime([helper.make_node(op, ["x"], ["z"])], {"x": np.float32([[1e36, 1, -2], [3, 1e19, 1e19]])})
+        agrees_with_onnxruntime(
+            [helper.make_node(op, ["x"], ["z"])], {"x": np.float32([[1e36, 1, -2], [3, 1e19, 1e19]])}
+        )
     # Sums that cancel: what is left is rounding, and its logarithm is anything, of one sum only where it is surely
     # negative.
     x = np.random.default_rng(3).standard_normal((2, 3, 3)).astype(np.float32)

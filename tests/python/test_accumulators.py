@@ -102,7 +102,9 @@ def expected(kind: str, a: np.ndarray, b: np.ndarray, accumulation: str) -> np.n
 
 def same_bits(actual: np.ndarray, wanted: np.ndarray) -> bool:
     """Of numbers; which bits a NaN has depends on the processor."""
-    actual, wanted = (np.where(np.isnan(each), np.float32(np.nan), each) for each in (actual, wanted.astype(np.float32)))
+    actual, wanted = (
+        np.where(np.isnan(each), np.float32(np.nan), each) for each in (actual, wanted.astype(np.float32))
+    )
     return np.array_equal(actual.view(np.uint32), wanted.view(np.uint32))
 
 

@@ -135,7 +135,10 @@ def test_the_search_works_without_a_server(site, tmp_path):
     with Browser(tmp_path) as browser:
         for page in ("index.html", "howto/migration.html"):
             browser.open(site / page)
-            for words, wanted in (("bisect", "cli/precision_bisect.html"), ("variance underflow", "causes/underflow.html")):
+            for words, wanted in (
+                ("bisect", "cli/precision_bisect.html"),
+                ("variance underflow", "causes/underflow.html"),
+            ):
                 found = browser.evaluate(SEARCH.replace("WORDS", words))
                 assert any(wanted in link for link in found), (page, words, found)
                 browser.open(site / page)

@@ -32,9 +32,10 @@ def mapped(part: str) -> list[str]:
 
 
 def onnxruntime_refuses_norms() -> str:
-    """The name of an ONNX Runtime that is installed and whose fusion of simplified layer norms in float16 crashes, or ''.
+    """The name of an installed ONNX Runtime whose fusion of simplified layer norms in float16 crashes, or ''.
 
-    1.23, the last one for Python 3.10, crashes ("Attempting to get index by a name which does not exist"); 1.31 does not.
+    1.23, the last one for Python 3.10, crashes ("Attempting to get index by a name which does not exist"); 1.31 does
+    not.
     """
     if not importlib.util.find_spec("onnxruntime"):
         return ""

@@ -1,5 +1,5 @@
-"""Recordings like speech: vowels, hisses and pauses, with more or less noise. In every second one the pauses are digital
-silence, as noise suppression and muted microphones leave it."""
+"""Recordings like speech: vowels, hisses and pauses, with more or less noise. In every second one the pauses are
+digital silence, as noise suppression and muted microphones leave it."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """Writes model.onnx: DNSMOS P.835, which rates recordings of speech from 1 to 5, with its spectrogram inside.
 
-The trained network is that of the package speechmos (MIT License, Microsoft), which scripts/demo.sh installs into .venv;
-only the file is read. input_1[N, 144160]: 9.01 s at 16 kHz -> Identity:0[N, 3]: speech, background, overall.
+The trained network is that of the package speechmos (MIT License, Microsoft), which scripts/demo.sh installs into
+.venv; only the file is read. input_1[N, 144160]: 9.01 s at 16 kHz -> Identity:0[N, 3]: speech, background, overall.
 """
 
 import importlib.util
