@@ -28,8 +28,8 @@ PROGRAMS = (
     "--block-size", "--formats",
     "--check-error-stat", "--clamp-constants", "--cost-model", "--error-quantile", "--external-data-dir",
     "--infinities-compare-equal", "--input-shapes", "--iou-level", "--load-timing-cache", "--precision-constraints", "--python-time-limit",
-    "--save-engine", "--save-shapes", "--save-tactics", "--seed", "--shapes", "--top-k", "--trt-max-shapes", "--trt-min-shapes",
-    "--trt-opt-shapes", "--trt-outputs", "--val-range", "--weights-only",
+    "--save-engine", "--save-shapes", "--save-tactics", "--seed", "--shapes", "--top-k", "--trt-max-shapes",
+    "--trt-min-shapes", "--trt-opt-shapes", "--trt-outputs", "--val-range", "--weights-only",
 )  # fmt: skip
 
 _WORDS = {

@@ -117,7 +117,7 @@ RELAX = ["--relax", "--target", "rates.json"]
 
 @pytest.fixture(autouse=True)
 def rates(tmp_path):
-    """Orin's, without models of kernels: its float32 is slow enough for the last product, and casts cost what they move."""
+    """Orin's, without models of kernels: its float32 is slow enough for the last product."""
     orin = json.loads((ROOT / "data" / "targets" / "orin.json").read_text())
     (tmp_path / "rates.json").write_text(json.dumps({key: value for key, value in orin.items() if key != "kernels"}))
 
