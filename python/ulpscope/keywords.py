@@ -37,12 +37,15 @@ _WORDS = {
     "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",), "mx_scale_rule": ("ceil", "ocp"),
     "objective": ("fastest", "smallest", "cheapest"), "weight_scales": ("amax", "least-squares", "activations"),
 }  # fmt: skip
-#: Commands stay as they are. An option may have a value, or what stands for one, behind it.
-_OPTION = re.compile(r"`[^`\n]*`|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: ([\w.-]+))?")
+#: Commands stay as they are, between quotes and on lines of their own. An option may have a value, or what stands for
+#: one, behind it.
+_OPTION = re.compile(r"`[^`\n]*`|^ +ulpscope .*$|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: ([\w.-]+))?", re.M)
 
 
 def _argument(found: re.Match[str]) -> str:
     option, value = found.groups()
+    if option is None:
+        return found[0]
     if option in PROGRAMS:
         return f"the program's {found[0]}"
     if option == "--target" and value == "measured":
