@@ -44,8 +44,6 @@ _OPTION = re.compile(r"`[^`\n]*`|^ +ulpscope .*$|(?<![\w'-])(--[a-z][a-z0-9-]*)(
 
 def _argument(found: re.Match[str]) -> str:
     option, value = found.groups()
-    if option is None:
-        return found[0]
     if option in PROGRAMS:
         return f"the program's {found[0]}"
     if option == "--target" and value == "measured":

@@ -10,15 +10,15 @@
 namespace ulpscope {
 namespace {
 
-double elements_of(const Specialization& spec, TensorId id) {
-  return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
-}
-
 /// Bytes per element.
 double of_weights(Precision p) { return form_of(p).bytes(form_of(p).weight); }
 double of_activations(Precision p) { return form_of(p).bytes(form_of(p).activation); }
 
 }  // namespace
+
+double elements_of(const Specialization& spec, TensorId id) {
+  return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
+}
 
 LayerWork work_of(const Specialization& spec, const Layer& layer) {
   LayerWork work;

@@ -21,6 +21,9 @@ struct LayerWork {
 };
 LayerWork work_of(const Specialization& spec, const Layer& layer);
 
+/// 0 for kNone and for shapes that are not known.
+double elements_of(const Specialization& spec, TensorId id);
+
 /// The choice of precisions as a labeling problem. All costs are microseconds on the target.
 struct CostProblem {
   struct Node {

@@ -17,10 +17,6 @@ constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16;
 /// Windows of one element over fewer positions are products of matrices.
 constexpr std::int64_t kFewPositions = 64;
 
-double elements_of(const Specialization& spec, TensorId id) {
-  return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
-}
-
 /// Of a group in a precision, with the bytes per element of tensors that it reads and stores.
 class WorkOfGroup {
  public:
