@@ -1,6 +1,7 @@
 #include "tools/gen_script_runners.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "calibration/calibrators.h"
@@ -223,17 +224,14 @@ class RunnerCode {
 
   /// trt.float16.
   std::string type(const std::string& text, const std::string& word, const char* option) {
-    static const std::map<std::string, std::string> kTensorrt{
-        {"float32", "trt.float32"}, {"float16", "trt.float16"}, {"bfloat16", "trt.bfloat16"},
-        {"int8", "trt.int8"},       {"int32", "trt.int32"},     {"int64", "trt.int64"},
-        {"uint8", "trt.uint8"},     {"bool", "trt.bool"},       {"fp8", "trt.fp8"}};
+    using enum DataType;
+    constexpr std::array kTensorrt{kFloat32, kFloat16, kBFloat16, kInt8, kInt32, kInt64, kUInt8, kBool, kFloat8E4M3};
     const std::optional<DataType> known = data_type_from_name(text);
-    const auto found = known ? kTensorrt.find(std::string(name_of(*known))) : kTensorrt.end();
-    if (found == kTensorrt.end())
+    if (!known || std::ranges::find(kTensorrt, *known) == kTensorrt.end())
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] {} '{}': expected a type of TensorRT", option, word));
     script_.lazy_tensorrt();
-    return found->second;
+    return fmt::format("trt.{}", name_of(*known));
   }
 
   /// {'a': trt.float16}.

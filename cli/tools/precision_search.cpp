@@ -132,7 +132,7 @@ class PrecisionSearchTool : public Tool {
     BuildOptions& build = ModelAccess::loaded(model).build;
     if (search_.dry_run) {
       log_info("--target measured: nothing is measured in a dry run, which needs no times");
-      build.target = BuildOptions().target;
+      build.target = kDefaultTarget;
       return;
     }
     const std::filesystem::path answer = search_.answer_path(options_.model.path(), enabled_precisions(build));

@@ -39,9 +39,9 @@ struct ModelOptions {
   /// What products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper"; "hopper-fast":
   /// with cuBLASLt's fast accumulation), which is slow (docs/numerics.md).
   std::string accumulation = "fp32";
-  /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin", or a file of measure_target() or of that
-  /// form, whose name ends in .json.
-  std::string target = "h200";
+  /// The GPU whose costs are estimated: "l4", "h100" or another of data/targets, or a file of measure_target() or of
+  /// that form, whose name ends in .json. Empty: the GPU of the backend "cuda", else "l4".
+  std::string target;
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
   std::string backend = "cpu";
   /// Layers that nothing is said about may stay in a higher precision where that costs less on the target; else they

@@ -72,7 +72,7 @@ def convert(
     metric: Metric = USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
     fusion: str = "full",
-    target: FilePath = "h200",
+    target: Optional[FilePath] = None,
     bias_correction: bool = False,
     progress: Watcher = None,
     threads: int = 0,
@@ -130,7 +130,7 @@ def convert(
     else:
         options = _core.ModelOptions()
         assign(
-            options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target),
+            options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target or ""),
             weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
         )  # fmt: skip
     assign(options, threads=threads, backend=backend, memory_limit=memory_limit)

@@ -49,7 +49,7 @@ def search(
     keep: Names = (),
     lower: Names = (),
     calibration: Union[Calibration, Mapping[str, float], FilePath, None] = None,
-    target: FilePath = "h200",
+    target: Optional[FilePath] = None,
     time_limit: Optional[float] = None,
     journal: Optional[FilePath] = None,
     progress: Watcher = None,
@@ -92,8 +92,8 @@ def search(
     objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds).
     keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
     calibration: int8 scales: of `ulpscope.calibrate`, {tensor: scale}, or a calibration cache. None: from `data`.
-    target:      the GPU whose times are estimated: "h200", "a100", "l4", "t4" or "orin", or a file of
-                 ulpscope.measure_target.
+    target:      the GPU whose times are estimated: "l4", "h100" or another of data/targets, or a file of
+                 ulpscope.measure_target. None: the GPU of backend "cuda", else "l4".
     time_limit:  seconds; the best answer until then.
     journal:     a file for finished trials; `resume=True` goes on with what is there.
     progress:    a callable of ulpscope.Progress; None: a bar, where tqdm and somebody to see it are there; False: none.
@@ -130,7 +130,7 @@ def search(
     source = Source(model)
     options = _core.ModelOptions()
     assign(
-        options, precisions=wanted, target=os.fspath(target), fusion=fusion, accumulation=accumulation,
+        options, precisions=wanted, target=os.fspath(target or ""), fusion=fusion, accumulation=accumulation,
         threads=threads, backend=backend, layer_precisions=dict(layer_precisions or {}),
         weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
     )  # fmt: skip

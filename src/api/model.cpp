@@ -17,6 +17,7 @@
 #include "precision/fingerprint.h"
 #include "precision/repair.h"
 #include "runners/foreign_operators.h"
+#include "runtime/default_target.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -32,8 +33,8 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.enabled = with_smaller_blocks(build.enabled);
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.accumulation = accumulation_from_name(options.accumulation, "[model] accumulation");
-  build.target = options.target;
   build.backend = find_backend(options.backend).name();
+  build.target = options.target.empty() ? default_target(build.backend) : options.target;
   build.threads = checked_threads(options.threads, "[model] threads");
   build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;

@@ -128,10 +128,12 @@ void warn_of_other_device(const BuildOptions& build, const Target& target) {
 void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
   warn_of_other_device(task.build, target);
-  if (target.kernels != nullptr && !target.kernels->of.empty())
-    log_once(LogLevel::kInfo, fmt::format("[target] '{}': its kernels were not measured: times are those of {}, as the "
-                                          "rates of {} are to it; `target measure --shapes` measures them",
-                                          task.build.target, target.kernels->of, target.name));
+  const bool scaled = target.kernels != nullptr && !target.kernels->of.empty();
+  log_once(LogLevel::kInfo,
+           fmt::format("[target] Times are estimated for {} (--target {}){}", target.name, task.build.target,
+                       scaled ? fmt::format(": those measured on {}, as the rates and processors are to each other",
+                                            target.kernels->of)
+                              : ""));
   for (const Precision precision : task.build.enabled.members())
     if (!target.has(precision))
       log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",

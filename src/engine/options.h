@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/accumulator.h"
@@ -37,6 +38,11 @@ struct Profile {
 struct TacticReplay;
 struct TimingCache;
 
+/// The GPU whose times count where no other is asked for or at hand: a card that many deploy to, of the middle in size.
+/// What pays there, where bytes and arithmetic take most of the time, pays on larger ones; what only launches decide
+/// does not.
+inline constexpr std::string_view kDefaultTarget = "l4";
+
 struct BuildOptions {
   PrecisionSet enabled;     ///< Beside fp32, which is always enabled.
   PrecisionSet on_request;  ///< For layers that ask for them, and nobody's choice otherwise.
@@ -49,7 +55,7 @@ struct BuildOptions {
   bool strongly_typed = false;
   /// The GPU whose costs decide what is cheapest: a file of data/targets, without its suffix, or the path of another
   /// one (engine/target.h).
-  std::string target = "h200";
+  std::string target{kDefaultTarget};
   std::vector<Profile> profiles;
   /// Input shapes to expect where no profile tells: costs are computed for them. Other shapes run as well.
   std::map<std::string, Shape> typical_shapes;

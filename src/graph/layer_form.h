@@ -57,7 +57,7 @@ struct LayerForm {
   DataType read_type() const noexcept;
   /// Bytes per element of an operand on a target.
   double bytes(const OperandForm& operand) const noexcept;
-  /// How it is asked for in words: "float16", "tf32".
+  /// How it is asked for in words, such as "float16".
   std::string_view request() const noexcept;
   std::string flag() const;
 };
@@ -135,7 +135,7 @@ class Request {
     const auto* found = std::get_if<Precision>(&what_);
     return found != nullptr ? form_of(*found).type : std::get<DataType>(what_);
   }
-  /// As in words: "float16", "int8", "tf32".
+  /// As in words, such as "float16".
   std::string_view name() const noexcept {
     const auto* found = std::get_if<Precision>(&what_);
     return found != nullptr ? form_of(*found).request() : name_of(std::get<DataType>(what_));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/assign.h"
+#include "graph/evaluate.h"
 
 namespace ulpscope {
 

@@ -293,8 +293,15 @@ def test_float16_is_estimated_faster_than_float32_for_a_classifier_of_text(targe
     assert outcome.code == 0, outcome
     times = answer_of(tmp_path, "a.json")["time_us"]
     assert times["lowest"] < times["highest"], times
-    said = "its kernels were not measured: times are those of h100" in outcome.text
+    assert f"(--target {target})" in outcome.text, outcome
+    said = ": those measured on h100, as the rates and processors are to each other" in outcome.text
     assert said == (target == "l4"), outcome
+
+
+def test_the_default_is_a_card_of_the_middle_and_named_once(run, chain):
+    outcome = search(run)
+    assert outcome.code == 0 and json.loads((chain / "a.json").read_text())["target"] == "l4", outcome
+    assert outcome.text.count("Times are estimated for NVIDIA L4 (--target l4)") == 1, outcome
 
 
 def test_files_that_people_write(run, chain):

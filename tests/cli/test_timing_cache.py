@@ -27,7 +27,7 @@ def test_builds_are_collected(option, run, models, tmp_path):
         assert outcome.code == 0 and f"Saving tactic timing cache to {name}.cache" in outcome.out, outcome
     alone = run("run", "a.onnx", "--trt", option, "a.cache")
     assert alone.code == 0
-    a, b, both = (times(tmp_path / f"{name}.cache")["h200"] for name in ("a", "b", "all"))
+    a, b, both = (times(tmp_path / f"{name}.cache")["l4"] for name in ("a", "b", "all"))
     assert both == {**a, **b} and len(both) == len(a) + len(b)
     sizes = {name: (tmp_path / f"{name}.cache").stat().st_size for name in ("a", "b", "all")}
     assert max(sizes["a"], sizes["b"]) < sizes["all"] <= sizes["a"] + sizes["b"]
@@ -38,12 +38,12 @@ def test_times_are_those_of_the_engine(run, models, tmp_path):
     assert run("convert", "a.onnx", *words[:1], *words[2:], "-o", "e.engine", "--save-timing-cache", "t").code == 0
     shown = json.loads(run("inspect", "model", "a.onnx", *words, "--convert-to", "trt", "--json").out)
     expected = sum(layer.get("microseconds", 0) for layer in shown["layers"])
-    found = times(tmp_path / "t")["h200"]
+    found = times(tmp_path / "t")["l4"]
     # The products differ in the type that they read.
     assert [key.split(":")[0] for key in sorted(found)] == ["Add fp16", "MatMul fp16", "MatMul fp16", "Sub fp16"]
     assert expected > 0 and sum(found.values()) == pytest.approx(expected)
     other = run("run", "a.onnx", "--trt", "--target", "t4", "--save-timing-cache", "t")
-    assert other.code == 0 and set(times(tmp_path / "t")) == {"h200", "t4"}, other
+    assert other.code == 0 and set(times(tmp_path / "t")) == {"l4", "t4"}, other
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"timing_cache": 2, "microseconds": {}}', '{"timing_cache": 1}', "\x00\x01"])
@@ -71,7 +71,7 @@ def test_measured_tactics_stay(run, models, tmp_path):
     for name in ("t", "alone"):
         assert run("run", "a.onnx", "--trt", "--save-timing-cache", name).code == 0
     after = json.loads((tmp_path / "t").read_text())
-    assert after["tactics"] == MEASURED["tactics"] and set(after["microseconds"]) == {"t4", "h200"}
+    assert after["tactics"] == MEASURED["tactics"] and set(after["microseconds"]) == {"t4", "l4"}
     assert "tactics" not in json.loads((tmp_path / "alone").read_text())
 
 

@@ -109,7 +109,7 @@ def test_a_worse_answer_than_the_baseline(job):
     assert job.run(**inputs) == 0, job.log
     fewer = {**answer, "layers": answer["layers"][1:]}
     faster = {**answer, "time_us": {**answer["time_us"], "answer": 0.9 * answer["time_us"]["answer"]}}
-    for old, words in ((fewer, "11 layers are kept, there were 10"), (faster, "us on h200, it was")):
+    for old, words in ((fewer, "11 layers are kept, there were 10"), (faster, "us on l4, it was")):
         (job.folder / "old.json").write_text(json.dumps(old))
         assert job.run(**inputs) == 1, job.log
         assert words in job.summary() and job.outputs["passed"] == "false"

@@ -71,6 +71,7 @@ class _Child:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self._place = mmap.mmap(-1, 8)
+        self._place[:] = struct.pack("q", batch.first)  # That it ends at, if it does before it begins.
         self.readable, writable = os.pipe()
         sys.stdout.flush()
         self.pid = os.fork()

@@ -11,6 +11,7 @@
 
 #include "backend/cuda/dimensions.h"
 #include "backend/cuda/eight_code.h"
+#include "backend/cuda/element_source.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -178,13 +179,12 @@ std::string multiply_code(DataType type, int columns) {
     list += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
     operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
   }
-  const char* const name = type == DataType::kFloat16 ? "f16" : "bf16";
   return fmt::format(
       "DEVICE void multiply(float (&d)[{0}], u64 a, u64 b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{1}, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{5}, %{6}, add, 1, 1, 0, 0;\\n}}\"\n"
       "    : {7} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-      registers, registers + 2, columns, name, list, registers, registers + 1, operands);
+      registers, registers + 2, columns, type_code(type), list, registers, registers + 1, operands);
 }
 
 /// Columns that a warp stages at a time; floats from row to row of these.
