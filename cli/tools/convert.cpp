@@ -168,9 +168,10 @@ class ConvertTool : public Tool {
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
     config_.declare_accumulation(table);
-    table.ours().value({"--target"}, config_.target, "GPU",
-                       "The GPU whose costs count, for --relax and for engines (default: the GPU of --backend cuda, else l4), "
-                       "or a file of `target measure`");
+    table.ours().value(
+        {"--target"}, config_.target, "GPU",
+        "The GPU whose costs count, for --relax and for engines (default: the GPU of --backend cuda, else l4), "
+        "or a file of `target measure`");
     config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     config_.declare_memory_limit(table);

@@ -1,11 +1,11 @@
 #include "runtime/default_target.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <ranges>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "backend/backend.h"
 #include "engine/options.h"
