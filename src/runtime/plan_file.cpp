@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "core/file.h"
 #include "core/memory.h"
 #include "formats/numeric_format.h"
+#include "runtime/plan_values.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -24,8 +24,6 @@ constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 8 + 8;
 constexpr std::size_t kWeightAlignment = 64;
 /// Of lists and objects in the description: graphs within graphs take six levels each.
 constexpr int kMaxDepth = 256;
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kInvalidFile, what); }
 
 /// Weights in the order in which they are met; the description refers to them by offset.
 class Writer {
@@ -120,71 +118,6 @@ class DepthLimit : public nlohmann::json_sax<Json> {
   int depth_ = 0;
 };
 
-std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  const bool fits = json.is_number_integer() &&
-                    !(json.is_number_unsigned() && json.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost));
-  const std::int64_t value = fits ? json.get<std::int64_t>() : 0;
-  if (!fits || value < low || value > high)
-    fail(fmt::format("expected a whole number from {} to {}, got {}", low, high,
-                     json.is_number() ? json.dump() : std::string(json.type_name())));
-  return value;
-}
-
-std::vector<std::int64_t> integers(const Json& json, std::int64_t low, std::int64_t high) {
-  std::vector<std::int64_t> result;
-  for (const Json& each : json.get_ref<const Json::array_t&>()) result.push_back(integer(each, low, high));
-  return result;
-}
-
-std::vector<std::int64_t> integers(const Json& json) {
-  return integers(json, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
-}
-
-/// An enumerator by its number.
-template <typename Enum>
-Enum enumerator(const Json& json, Enum last) {
-  return static_cast<Enum>(integer(json, 0, static_cast<std::int64_t>(last)));
-}
-
-float real(const Json& json) {
-  const double value = json.get<double>();
-  if (!json.is_number() || (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()))
-    fail(fmt::format("expected a float32, got {}", json.is_number() ? json.dump() : std::string(json.type_name())));
-  return static_cast<float>(value);
-}
-
-std::vector<float> reals(const Json& json) {
-  std::vector<float> result;
-  for (const Json& each : json.get_ref<const Json::array_t&>()) result.push_back(real(each));
-  return result;
-}
-
-DataType data_type(const Json& json) {
-  const auto& name = json.get_ref<const std::string&>();
-  if (name == name_of(DataType::kUndefined)) return DataType::kUndefined;
-  const auto type = data_type_from_name(name);
-  if (!type) fail(fmt::format("expected an element type, got '{}'", name));
-  return *type;
-}
-
-Request request(const Json& json) {
-  const auto found = request_named(json.get_ref<const std::string&>());
-  if (!found) fail(fmt::format("expected a precision or an element type, got {}", json.dump()));
-  return *found;
-}
-
-/// `lowest`: -1 where dimensions may be unknown, else 0.
-Shape shape_of(const Json& json, std::int64_t lowest) {
-  return integers(json, lowest, std::numeric_limits<std::int64_t>::max());
-}
-
-std::map<std::string, Shape> named_shapes(const Json& json) {
-  std::map<std::string, Shape> result;
-  for (const auto& [name, shape] : json.get_ref<const Json::object_t&>()) result[name] = shape_of(shape, -1);
-  return result;
-}
-
 class Reader {
  public:
   Reader(std::shared_ptr<const void> owner, std::span<std::byte> weights, const OpRegistry& ops)
@@ -199,49 +132,49 @@ class Reader {
     n->outputs = ids(json.at("outputs"), *n, 0);
     for (std::size_t i = 0; i < n->inputs.size(); ++i)
       if (n->tensor(n->inputs[i]).value || std::ranges::count(n->inputs, n->inputs[i]) != 1)
-        fail(fmt::format("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name));
+        plan::fail(fmt::format("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name));
     n->check();
     return n;
   }
 
  private:
   Tensor tensor(const Json& json) const {
-    const DataType type = data_type(json.at("type"));
-    Shape shape = shape_of(json.at("shape"), 0);
+    const DataType type = plan::data_type(json.at("type"));
+    Shape shape = plan::shape_of(json.at("shape"), 0);
     const auto offset =
-        static_cast<std::uint64_t>(integer(json.at("offset"), 0, std::numeric_limits<std::int64_t>::max()));
+        static_cast<std::uint64_t>(plan::integer(json.at("offset"), 0, std::numeric_limits<std::int64_t>::max()));
     const std::optional<std::uint64_t> bytes = bytes_of(type, shape);
     if (type == DataType::kUndefined || offset % kWeightAlignment != 0 || offset > weights_.size() || !bytes ||
         *bytes > weights_.size() - offset)
-      fail("a weight lies outside of the file");
+      plan::fail("a weight lies outside of the file");
     Tensor result = Tensor::borrow(type, std::move(shape), weights_.data() + offset, owner_);
     // One element per byte, in the low bits.
     const NumericFormat* format = format_of(type);
     const int bits = type == DataType::kBool ? 1 : format != nullptr ? format->bits() : 8;
     const auto* elements = static_cast<const std::uint8_t*>(result.raw());
     if (bits < 8 && std::any_of(elements, elements + *bytes, [&](std::uint8_t byte) { return byte >> bits != 0; }))
-      fail(fmt::format("a weight has elements that are none of type {}", name_of(type)));
+      plan::fail(fmt::format("a weight has elements that are none of type {}", name_of(type)));
     return result;
   }
 
   TensorInfo tensor_info(const Json& t) const {
     TensorInfo info;
     info.name = t.at("name").get<std::string>();
-    info.type = data_type(t.at("type"));
-    if (t.contains("shape")) info.shape = shape_of(t["shape"], -1);
+    info.type = plan::data_type(t.at("type"));
+    if (t.contains("shape")) info.shape = plan::shape_of(t["shape"], -1);
     if (t.contains("dims")) info.dim_names = t["dims"].get<std::vector<std::string>>();
     if (t.contains("value")) info.value = tensor(t["value"]);
     if (!info.dim_names.empty() && (!info.shape || info.dim_names.size() != info.shape->size()))
-      fail(fmt::format("tensor '{}' has {} names of dimensions, which do not fit its shape", info.name,
-                       info.dim_names.size()));
+      plan::fail(fmt::format("tensor '{}' has {} names of dimensions, which do not fit its shape", info.name,
+                             info.dim_names.size()));
     if (info.value && (info.value.type() != info.type || (info.shape && *info.shape != info.value.shape())))
-      fail(fmt::format("tensor '{}' has elements that do not fit its type and shape", info.name));
+      plan::fail(fmt::format("tensor '{}' has elements that do not fit its type and shape", info.name));
     return info;
   }
 
   /// `lowest`: kNone where a tensor may be absent, else 0.
   static std::vector<TensorId> ids(const Json& json, const Network& n, std::int64_t lowest) {
-    const auto values = integers(json, lowest, static_cast<std::int64_t>(n.tensors.size()) - 1);
+    const auto values = plan::integers(json, lowest, static_cast<std::int64_t>(n.tensors.size()) - 1);
     return {values.begin(), values.end()};
   }
 
@@ -253,14 +186,15 @@ class Reader {
     if (result.op == nullptr)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("layer '{}' has the operator {}, which this version does not have", result.name, op));
-    result.opset = static_cast<int>(integer(l.at("opset"), result.op->since_version, std::numeric_limits<int>::max()));
+    result.opset =
+        static_cast<int>(plan::integer(l.at("opset"), result.op->since_version, std::numeric_limits<int>::max()));
     result.inputs = ids(l.at("inputs"), n, kNone);
     result.outputs = ids(l.at("outputs"), n, kNone);
     result.nodes = l.at("nodes").get<std::vector<std::string>>();
-    if (l.contains("precision")) result.precision = request(l["precision"]);
+    if (l.contains("precision")) result.precision = plan::request(l["precision"]);
     if (l.contains("output_types"))
       for (const Json& type : l["output_types"].get_ref<const Json::array_t&>())
-        result.output_types.push_back(type == "" ? std::nullopt : std::optional(data_type(type)));
+        result.output_types.push_back(type == "" ? std::nullopt : std::optional(plan::data_type(type)));
     for (const auto& [name, value] : l.at("attributes").get_ref<const Json::object_t&>())
       result.attributes.set(name, attribute(value, result));
     check_layer(result, n);
@@ -274,27 +208,27 @@ class Reader {
     const bool control = layer.op->kind == OpKind::kControl;  // takes captured values besides
     if (!fits(layer.inputs.size(), layer.op->inputs, control) ||
         !fits(layer.outputs.size(), layer.op->outputs, false) || layer.output_types.size() > layer.outputs.size())
-      fail(fmt::format("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes", layer.name,
-                       layer.op->name, layer.inputs.size(), layer.outputs.size()));
+      plan::fail(fmt::format("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes",
+                             layer.name, layer.op->name, layer.inputs.size(), layer.outputs.size()));
     for (TensorId id : present(layer.outputs))
       if (static_cast<bool>(n.tensor(id).value) != (layer.op->kind == OpKind::kConstant))
-        fail(fmt::format("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name,
-                         n.tensor(id).name));
+        plan::fail(fmt::format("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name,
+                               n.tensor(id).name));
   }
 
   Attribute attribute(const Json& json, const Layer& layer) const {
     const Json& value = json.at("value");
-    switch (integer(json.at("kind"), 0, static_cast<std::int64_t>(std::variant_size_v<Attribute>) - 1)) {
+    switch (plan::integer(json.at("kind"), 0, static_cast<std::int64_t>(std::variant_size_v<Attribute>) - 1)) {
       case 0:
-        return integers(Json::array({value})).front();
+        return plan::integers(Json::array({value})).front();
       case 1:
-        return real(value);
+        return plan::real(value);
       case 2:
         return value.get<std::string>();
       case 3:
-        return integers(value);
+        return plan::integers(value);
       case 4:
-        return reals(value);
+        return plan::reals(value);
       case 5:
         return value.get<std::vector<std::string>>();
       case 6:
@@ -306,13 +240,13 @@ class Reader {
 
   Subgraph subgraph(const Json& json, const Layer& layer) const {
     Subgraph result{network(json.at("network")), {}};
-    for (std::int64_t capture : integers(json.at("captures"), 0, std::ssize(layer.inputs) - 1)) {
+    for (std::int64_t capture : plan::integers(json.at("captures"), 0, std::ssize(layer.inputs) - 1)) {
       if (layer.inputs[capture] == kNone)
-        fail(fmt::format("layer '{}' passes an absent value to its sub-graph", layer.name));
+        plan::fail(fmt::format("layer '{}' passes an absent value to its sub-graph", layer.name));
       result.captures.push_back(static_cast<int>(capture));
     }
     if (result.captures.size() > result.network->inputs.size())
-      fail(fmt::format("a sub-graph of layer '{}' has fewer inputs than are passed to it", layer.name));
+      plan::fail(fmt::format("a sub-graph of layer '{}' has fewer inputs than are passed to it", layer.name));
     return result;
   }
 
@@ -405,16 +339,16 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
 namespace {
 
 void read_scale_choice(const Json& a, const Network& network, Assignment& result) {
-  result.scale_choice = {enumerator(a.at("weight_scales"), WeightScales::kActivations),
-                         enumerator(a.at("mx_scale_rule"), MxScaleRule::kOcp)};
+  result.scale_choice = {plan::enumerator(a.at("weight_scales"), WeightScales::kActivations),
+                         plan::enumerator(a.at("mx_scale_rule"), MxScaleRule::kOcp)};
   result.channel_weights.resize(network.tensors.size());
   for (const Json& each : a.at("channel_weights").get_ref<const Json::array_t&>()) {
-    const auto id = integers(Json::array({each.at("tensor")}), 0, std::ssize(network.tensors) - 1).front();
-    const auto axis = integers(Json::array({each.at("axis")}), 0, kMaxDepth).front();
-    auto squares = reals(each.at("mean_squares"));
+    const auto id = plan::integers(Json::array({each.at("tensor")}), 0, std::ssize(network.tensors) - 1).front();
+    const auto axis = plan::integers(Json::array({each.at("axis")}), 0, kMaxDepth).front();
+    auto squares = plan::reals(each.at("mean_squares"));
     for (const float square : squares)
       if (!(square >= 0) || std::isinf(square))
-        fail(fmt::format("expected mean squares of 0 and more, got {}", square));
+        plan::fail(fmt::format("expected mean squares of 0 and more, got {}", square));
     result.channel_weights[TensorId(id)] =
         std::make_shared<const ChannelWeights>(ChannelWeights{static_cast<int>(axis), std::move(squares)});
   }
@@ -424,22 +358,22 @@ Assignment read_assignment(const Json& a, const Network& network) {
   Assignment result;
   if (!network.layers.empty())
     for (const Json& p : a.at("precision").get_ref<const Json::array_t&>())
-      result.precision.push_back(enumerator(p, layer_forms().back().precision));
+      result.precision.push_back(plan::enumerator(p, layer_forms().back().precision));
   if (!network.tensors.empty())
-    for (const Json& t : a.at("storage").get_ref<const Json::array_t&>()) result.storage.push_back(data_type(t));
-  for (std::int64_t pinned : integers(a.at("pinned"), 0, 1)) result.pinned.push_back(static_cast<char>(pinned));
+    for (const Json& t : a.at("storage").get_ref<const Json::array_t&>()) result.storage.push_back(plan::data_type(t));
+  for (std::int64_t pinned : plan::integers(a.at("pinned"), 0, 1)) result.pinned.push_back(static_cast<char>(pinned));
   result.reason = IdMap<LayerId, std::string>(a.at("reason").get<std::vector<std::string>>());
-  result.int8_output = data_type(a.at("int8_output"));
-  if (a.contains("scale")) result.scale = IdMap<TensorId, float>(reals(a["scale"]));
+  result.int8_output = plan::data_type(a.at("int8_output"));
+  if (a.contains("scale")) result.scale = IdMap<TensorId, float>(plan::reals(a["scale"]));
   if (a.contains("weight_scales")) read_scale_choice(a, network, result);
   const std::size_t layers = network.num_all_layers(), tensors = network.tensors.size();
   if (result.precision.size() != layers || result.reason.size() != layers || result.storage.size() != tensors ||
       result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))
-    fail("the assignment does not fit the network");
+    plan::fail("the assignment does not fit the network");
   for (float scale : result.scale)
-    if (!(scale >= 0) || std::isinf(scale)) fail(fmt::format("expected scales of 0 and more, got {}", scale));
+    if (!(scale >= 0) || std::isinf(scale)) plan::fail(fmt::format("expected scales of 0 and more, got {}", scale));
   if (!is_floating(result.int8_output) || result.int8_output == DataType::kFloat64)
-    fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
+    plan::fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
   for (TensorId t : network.tensors.ids()) {
     // Floats that layers compute in are stored as one another; all else as it is.
     const DataType type = network.tensors[t].type, storage = result.storage[t];
@@ -447,8 +381,8 @@ Assignment read_assignment(const Json& a, const Network& network) {
     if (type == DataType::kUndefined ||
         (narrow ? is_floating(storage) && storage != DataType::kFloat64 : storage == type))
       continue;
-    fail(fmt::format("tensor '{}' of type {} is stored as {}", network.tensors[t].name, name_of(type),
-                     name_of(storage)));
+    plan::fail(fmt::format("tensor '{}' of type {} is stored as {}", network.tensors[t].name, name_of(type),
+                           name_of(storage)));
   }
   return result;
 }
@@ -458,16 +392,17 @@ BuildOptions read_options(const Json& o) {
   for (const LayerForm& form : layer_forms())
     if (form.precision != Precision::kFP32)
       options.enabled.set(form.precision, o.value(std::string(form.name), false));  // Older files lack newer ones.
-  options.constraints = enumerator(o.at("constraints"), ConstraintMode::kObey);
-  options.fusion = enumerator(o.at("fusion"), Fusion::kFull);
-  if (o.contains("accumulation")) options.accumulation = enumerator(o["accumulation"], Accumulation::kHopperFast);
+  options.constraints = plan::enumerator(o.at("constraints"), ConstraintMode::kObey);
+  options.fusion = plan::enumerator(o.at("fusion"), Fusion::kFull);
+  if (o.contains("accumulation")) options.accumulation = plan::enumerator(o["accumulation"], Accumulation::kHopperFast);
   options.assume_lowest = o.at("assume_lowest").get<bool>();
   options.strongly_typed = o.at("strongly_typed").get<bool>();
   options.target = o.at("target").get<std::string>();
-  if (o.contains("typical_shapes")) options.typical_shapes = named_shapes(o["typical_shapes"]);
+  if (o.contains("typical_shapes")) options.typical_shapes = plan::named_shapes(o["typical_shapes"]);
   if (o.contains("profiles"))
     for (const Json& p : o["profiles"].get_ref<const Json::array_t&>())
-      options.profiles.push_back({named_shapes(p.at("min")), named_shapes(p.at("opt")), named_shapes(p.at("max"))});
+      options.profiles.push_back(
+          {plan::named_shapes(p.at("min")), plan::named_shapes(p.at("opt")), plan::named_shapes(p.at("max"))});
   return options;
 }
 
