@@ -12,6 +12,7 @@
 #include "engine/element_forms.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
+#include "formats/stored_elements.h"
 #include "ops/forms.h"
 
 namespace ulpscope {
@@ -52,10 +53,41 @@ std::string encoding_key(const Operand& operand) {
   return key + fmt::format(" for {:016x}", std::hash<std::string_view>()(bytes));
 }
 
+/// The elements of constant weights of a product, made whenever they are to be packed.
+class ElementsOfWeights final : public TensorSource {
+ public:
+  /// `scales`: of the tensor or of channels; of blocks none.
+  ElementsOfWeights(ScaleLayout layout, Operand weights, Tensor values, Tensor scales)
+      : layout_(std::move(layout)),
+        weights_(std::move(weights)),
+        values_(std::move(values)),
+        scales_(std::move(scales)) {}
+
+  Tensor make() const override {
+    const Encoding& encoding = *weights_.encoding;
+    const Tensor values = values_.in_memory();
+    Tensor result;
+    if (scales_) {
+      result = weights_tensor(DataType::kFloat32, values.shape());
+      quantize(format_of(encoding.format), layout_, values, scales_, result.data<float>(), false);
+    } else {
+      result = summed_elements(encoding, quantize(encoding, layout_, values, rules_of(weights_)), layout_);
+    }
+    release_elements(values);
+    return result;
+  }
+
+ private:
+  const ScaleLayout layout_;
+  const Operand weights_;
+  const Tensor values_, scales_;
+};
+
 /// Weights that are stored as elements, as numbers.
 Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values) {
   const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
   Tensor result = dequantized(quantize(*weights.encoding, layout, values, rules_of(weights)), layout);
+  release_elements(values);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
 }
@@ -192,11 +224,11 @@ Tensor PreparedConstants::weights_of_elements(const Layer& l, const Operand& ope
                                               const std::string& key, bool rescaled) const {
   const auto weights = element_weights(l, operand, values, key, rescaled);
   return weights_.get(key + "|elements and back", [&] {
-    Tensor result(DataType::kFloat32, values.shape());
+    Tensor result = weights->elements.in_memory();
     const bool single = weights->scales.size() == 1;
     const ScaleLayout layout = single ? ScaleLayout() : weight_scales(spec_, l);
     for (std::int64_t i = 0; i < result.size(); ++i)
-      result.data<float>()[i] = weights->elements.data<float>()[i] * weights->scales.data<float>()[layout.index(i)];
+      result.data<float>()[i] *= weights->scales.data<float>()[layout.index(i)];
     return result;
   });
 }
@@ -234,27 +266,23 @@ std::string PreparedConstants::element_weights_key(LayerId id, const Operand& we
 
 std::shared_ptr<const PreparedConstants::ElementWeights> PreparedConstants::element_weights(
     const Layer& l, const Operand& weights, const Tensor& values, const std::string& key, bool rescaled) const {
-  return std::static_pointer_cast<const ElementWeights>(weights_.get_object(key + "|elements", [&, &given = values] {
+  return std::static_pointer_cast<const ElementWeights>(weights_.get_object(key + "|elements", [&] {
     const Encoding& encoding = *weights.encoding;
-    const Tensor values = given.in_memory();
     const ScaleLayout layout = scale_layout(spec_, l, 1, encoding);
-    auto result = std::make_shared<ElementWeights>();
+    Tensor scales;
     if (!rescaled && encoding.granularity == Granularity::kTensor)
-      result->scales = dequantized_weights(spec_, l.inputs[1], 0, 1);
+      scales = dequantized_weights(spec_, l.inputs[1], 0, 1);
     if (!rescaled && encoding.granularity == Granularity::kChannel)
-      result->scales =
-          dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
-    if (result->scales || encoding.granularity != Granularity::kBlock) {
-      const NumericFormat& format = format_of(encoding.format);
-      if (!result->scales) result->scales = own_scales(format, layout, values);
-      result->elements = weights_tensor(DataType::kFloat32, values.shape());
-      quantize(format, layout, values, result->scales, result->elements.data<float>(), false);
-    } else {
-      const Quantized made = quantize(encoding, layout, values, rules_of(weights));
-      result->elements = summed_elements(encoding, made, layout);
-      result->scales = outer_scales(encoding, made);
+      scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+    if (!scales && encoding.granularity != Granularity::kBlock) {
+      scales = own_scales(format_of(encoding.format), layout, values.in_memory());
+      release_elements(values);
     }
-    return PreparedObject{result, result->elements.bytes() + result->scales.bytes()};
+    auto result = std::make_shared<ElementWeights>();
+    result->elements = Tensor::deferred(DataType::kFloat32, values.shape(),
+                                        std::make_shared<ElementsOfWeights>(layout, weights, values, scales));
+    result->scales = scales ? scales : Tensor::of<float>({1}, {1.0f});
+    return PreparedObject{result, result->scales.bytes()};
   }));
 }
 

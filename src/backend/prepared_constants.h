@@ -52,7 +52,9 @@ class PreparedConstants {
   std::pair<Tensor, Tensor> normalized_parameters(const ProductKernel& kernel) const;
 
   struct ElementWeights {
-    Tensor elements;  ///< What products sum (summed_elements), as float32, the shape of the weights.
+    /// What products sum (summed_elements), as float32, the shape of the weights: deferred, so that they leave memory
+    /// once they are packed. To be asked for by in_memory().
+    Tensor elements;
     Tensor scales;    ///< Behind the sum: one per output channel, or of the tensor.
   };
   /// Names the elements of a product's weights: the same for layers, of any network, that use a constant in one way.

@@ -19,6 +19,8 @@ class TensorSource {
   virtual bool has_parts() const noexcept { return false; }
   /// `count` elements from number `begin` on, as the tensor's type. REQUIRES: has_parts().
   virtual void read(std::int64_t begin, std::int64_t count, void* out) const;
+  /// What was read of a mapped file leaves memory until it is read again.
+  virtual void release() const noexcept {}
 };
 
 /// For what keeps tensors without keeping them alive.

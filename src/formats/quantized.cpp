@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/rounding.h"
 
@@ -370,7 +371,7 @@ float scale_from_int8(const Encoding& encoding, float int8_scale) noexcept {
 }
 
 Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, const ScaleRules& rules) {
-  Quantized result{Tensor(DataType::kFloat32, values.shape()), {}, 1};
+  Quantized result{weights_tensor(DataType::kFloat32, values.shape()), {}, 1};
   if (encoding.granularity != Granularity::kBlock) {
     const NumericFormat& format = format_of(encoding.format);
     result.scales = own_scales(format, layout, values);
@@ -385,10 +386,12 @@ Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Te
 }
 
 Tensor dequantized(const Quantized& from, const ScaleLayout& layout) {
-  Tensor result(DataType::kFloat32, from.elements.shape());
+  Tensor result = weights_tensor(DataType::kFloat32, from.elements.shape());
   const float *elements = from.elements.data<float>(), *scales = from.scales.data<float>();
-  for (std::int64_t i = 0; i < result.size(); ++i)
-    result.data<float>()[i] = elements[i] * (scales[layout.index(i)] * from.second);
+  float* const out = result.data<float>();
+  parallel_for(result.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = elements[i] * (scales[layout.index(i)] * from.second);
+  });
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "formats/coded_elements.h"
 #include "formats/convert.h"
 
 namespace ulpscope {
@@ -21,8 +22,18 @@ StoredElements::StoredElements(DataType type, Shape shape, DataType stored, cons
       owner_(std::move(owner)) {}
 
 Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
-  if (tensor.bytes() < kLeastBytes || is_storage_only(tensor.type())) return tensor.cast(type);
+  if (tensor.bytes() < kLeastBytes) return tensor.cast(type);
   const auto source = tensor.source();
+  if (is_storage_only(tensor.type())) {
+    const auto* coded = dynamic_cast<const CodedElements*>(source.get());
+    if (source != nullptr && coded == nullptr) return tensor.cast(type);
+    const auto owner = std::make_shared<const Tensor>(tensor);
+    const CodedElements::Codes codes =
+        coded != nullptr
+            ? coded->codes()
+            : CodedElements::Codes{tensor.type(), static_cast<const std::byte*>(owner->raw()), false, owner};
+    return Tensor::deferred(type, tensor.shape(), std::make_shared<CodedElements>(type, tensor.shape(), codes));
+  }
   if (source == nullptr) {
     const auto owner = std::make_shared<const Tensor>(tensor);
     return Tensor::deferred(type, tensor.shape(),
@@ -74,6 +85,10 @@ void StoredElements::read(std::int64_t begin, std::int64_t count, void* out) con
   }
 }
 
+void StoredElements::release() const noexcept {
+  MappedFile::release(bytes_, static_cast<std::size_t>(num_elements(shape_)) * size_of(stored_));
+}
+
 void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count, void* out) {
   if (const auto source = tensor.source()) return source->read(begin, count, out);
   const std::size_t size = size_of(tensor.type());
@@ -83,10 +98,9 @@ void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count,
 }
 
 void release_elements(const Tensor& tensor) {
-  const auto source = tensor.source();
-  if (const auto* stored = dynamic_cast<const StoredElements*>(source.get()))
-    MappedFile::release(stored->bytes(), static_cast<std::size_t>(tensor.size()) * size_of(stored->stored()));
-  else if (source == nullptr)
+  if (const auto source = tensor.source())
+    source->release();
+  else
     MappedFile::release(tensor.raw(), tensor.bytes());
 }
 

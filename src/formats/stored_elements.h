@@ -21,6 +21,7 @@ class StoredElements final : public TensorSource {
   Tensor make() const override;
   bool has_parts() const noexcept override { return true; }
   void read(std::int64_t begin, std::int64_t count, void* out) const override;
+  void release() const noexcept override;
   DataType stored() const noexcept { return stored_; }
   /// The elements as they are stored; not always aligned.
   const std::byte* bytes() const noexcept { return bytes_; }

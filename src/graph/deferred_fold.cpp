@@ -3,9 +3,11 @@
 #include <array>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/file.h"
 #include "core/memory.h"
+#include "formats/coded_elements.h"
 #include "formats/stored_elements.h"
 #include "graph/inference.h"
 #include "graph/op.h"
@@ -13,17 +15,18 @@
 namespace ulpscope {
 namespace {
 
-/// One input, moved by the layer's own kernel.
+/// One input, moved or converted by the layer's own kernel.
 class Moved final : public TensorSource {
  public:
-  Moved(Layer layer, Tensor input, Shape shape)
-      : layer_(std::move(layer)), input_(std::move(input)), shape_(std::move(shape)) {}
+  /// `type`: of the values; they are held as float32.
+  Moved(Layer layer, Tensor input, DataType type, Shape shape)
+      : layer_(std::move(layer)), input_(std::move(input)), type_(type), shape_(std::move(shape)) {}
 
   Tensor make() const override {
     const Tensor input = input_.in_memory();
     const std::array<const Tensor*, 1> inputs{&input};
     std::array<Tensor, 1> outputs{weights_tensor(input.type(), shape_)};
-    const std::array<DataType, 1> types{input.type()};
+    const std::array<DataType, 1> types{type_};
     KernelContext context(layer_, inputs, outputs, types, nullptr);
     run_kernel(context);
     MappedFile::release(input.raw(), input.bytes());
@@ -32,6 +35,7 @@ class Moved final : public TensorSource {
 
   const Tensor& input() const noexcept { return input_; }
   bool is_transpose() const {
+    if (layer_.op->function != Function::kTranspose) return false;
     const auto permutation = layer_.attributes.integers("perm");
     return permutation.empty() || permutation == std::vector<std::int64_t>{1, 0};
   }
@@ -39,25 +43,51 @@ class Moved final : public TensorSource {
  private:
   const Layer layer_;
   const Tensor input_;
+  const DataType type_;
   const Shape shape_;
 };
+
+bool is_held_as_float(DataType type) { return is_floating(type) && physical_type(type) == DataType::kFloat32; }
+
+/// Of a layer whose inputs fit each other.
+Tensor dequantized(const Layer& layer, std::span<const Tensor* const> inputs, const Shape& shape) {
+  if (inputs[1] == nullptr) return {};
+  std::int64_t axis = layer.attributes.integer("axis", 1);
+  if (axis < 0) axis += static_cast<std::int64_t>(shape.size());
+  const auto layout =
+      DequantizedElements::layout(shape, inputs[1]->shape(), axis, layer.attributes.integer("block_size", 0));
+  const Tensor zeros = inputs.size() > 2 && inputs[2] != nullptr ? *inputs[2] : Tensor();
+  const std::int64_t scales = inputs[1]->size();
+  if (!layout || scales == 0 || (zeros && zeros.size() != 1 && zeros.size() != scales)) return {};
+  return Tensor::deferred(DataType::kFloat32, shape,
+                          std::make_shared<DequantizedElements>(*inputs[0], *layout, *inputs[1], zeros));
+}
 
 }  // namespace
 
 Tensor deferred_fold(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs) {
-  if (inputs.size() != 1 || inputs[0] == nullptr || layer.outputs.size() != 1) return {};
+  if (inputs.empty() || inputs[0] == nullptr || layer.outputs.size() != 1) return {};
   const Tensor& input = *inputs[0];
-  if (input.bytes() < StoredElements::kLeastBytes || input.type() != DataType::kFloat32) return {};
-  const InferContext::Input known{true, network.tensor(layer.inputs[0]).type, &input.shape(), &input};
-  const auto inferred = infer_layer(layer, {&known, 1});
-  if (!inferred[0].shape) return {};
-  if (layer.op->function == Function::kTranspose)
+  const Function function = layer.op->function;
+  const bool dequantizes = function == Function::kDequantize && inputs.size() > 1;
+  if (!dequantizes && (inputs.size() != 1 || input.type() != DataType::kFloat32)) return {};
+  if (input.size() * static_cast<std::int64_t>(sizeof(float)) < std::int64_t{StoredElements::kLeastBytes}) return {};
+  std::vector<InferContext::Input> known;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    known.push_back(inputs[i] == nullptr ? InferContext::Input{}
+                                         : InferContext::Input{true, network.tensor(layer.inputs[i]).type,
+                                                               &inputs[i]->shape(), inputs[i]});
+  const auto inferred = infer_layer(layer, known);
+  if (!inferred[0].shape || !is_held_as_float(inferred[0].type)) return {};
+  if (dequantizes) return dequantized(layer, inputs, *inferred[0].shape);
+  const auto moved = [&] {
     return Tensor::deferred(input.type(), *inferred[0].shape,
-                            std::make_shared<Moved>(layer, input, *inferred[0].shape));
+                            std::make_shared<Moved>(layer, input, inferred[0].type, *inferred[0].shape));
+  };
+  if (function == Function::kTranspose) return moved();
+  if (function != Function::kCast || input.source() == nullptr) return {};
   // Narrow floats are held as the float32 numbers that they are.
-  if (layer.op->function == Function::kCast && inferred[0].type == DataType::kFloat32 && input.source() != nullptr)
-    return input;
-  return {};
+  return inferred[0].type == DataType::kFloat32 ? input : moved();
 }
 
 Tensor transposed_matrix(const Tensor& value) {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/memory.h"
+#include "formats/coded_elements.h"
 #include "formats/codes.h"
 #include "formats/stored_elements.h"
 #include "onnx/element_type.h"
@@ -173,6 +174,10 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
 Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes,
                               const std::shared_ptr<const void>& owner, bool mapped) const {
   if (const NumericFormat* packed = packed_format(plan.type); packed != nullptr) {
+    if (owner != nullptr && bytes.size() >= StoredElements::kLeastBytes)
+      return Tensor::deferred(plan.type, plan.shape,
+                              std::make_shared<CodedElements>(
+                                  plan.type, plan.shape, CodedElements::Codes{plan.type, bytes.data(), true, owner}));
     Tensor result(plan.type, plan.shape);
     unpack(*packed, reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<std::size_t>(plan.elements),
            result.data<std::uint8_t>());

@@ -14,6 +14,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
+import coded_stack  # noqa: E402
 import language_model  # noqa: E402
 import peak_of  # noqa: E402
 
@@ -74,6 +75,35 @@ def test_no_copy_in_float32_of_narrow_weights_stays(binary, make, folder, least,
     path, size = make(LARGE, kind=kind, external=external)
     used, _ = peak(binary, ["run", path, "--trt", "--strongly-typed"], folder)
     assert used - least < 1.6 * size, (used / size, least / size)
+
+
+@pytest.fixture(scope="session")
+def stack(folder):
+    def call(kind):
+        path = folder / f"stack_{kind}.onnx"
+        if not path.exists():
+            coded_stack.make(path, kind, 1536, 8)
+        return path
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "kind,words",
+    [
+        ("int4", []),
+        ("nvfp4", []),
+        ("fp8", []),
+        ("nvfp4", ["--fp16"]),
+        ("fp32", ["--int4"]),
+        ("fp32", ["--nvfp4", "--weights-only"]),
+        ("fp32", ["--fp8", "--weights-only"]),
+    ],
+)
+def test_weights_stay_codes_until_they_are_packed(binary, folder, stack, kind, words):
+    plain, _ = peak(binary, ["run", stack("fp32"), "--trt"], folder)
+    used, _ = peak(binary, ["run", stack(kind), "--trt", *words], folder)
+    assert used < 1.2 * plain, used / plain
 
 
 @pytest.mark.parametrize("external", [True, False])

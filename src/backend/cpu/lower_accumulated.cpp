@@ -40,7 +40,7 @@ void Lowering::read_element_convolution(const ProductKernel& kernel, Results& re
   const std::string key = element_key(kernel, name);
   const auto weights = constants_.element_weights(layer(kernel.layer), w, weights_.get(name, source), key,
                                                   kernel.normalization != kNone);
-  inputs.push_back(constant_slot(weights->elements));
+  inputs.push_back(constant_slot(weights->elements.in_memory()));
   set_scales(kernel, *weights, key, results.scaling);
   results.scaling.bias = constants_.convolution_bias(kernel, Rounding::kNone, name);
 }

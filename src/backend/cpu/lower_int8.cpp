@@ -67,10 +67,11 @@ std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Q
   return cuts;
 }
 
-std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers, const Quantization& x,
+std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& weights, const Quantization& x,
                                           const std::string& key) {
   const auto found = std::static_pointer_cast<const std::vector<Tensor>>(
       weights_.get_object(fmt::format("{}|parts {}", key, largest_of(x)), [&] {
+        const Tensor integers = weights.in_memory();
         const std::int64_t count = integers.size();
         std::vector<double> sums(static_cast<std::size_t>(output_channels(spec_, l)), 0.0);
         std::vector<std::size_t> part_of(static_cast<std::size_t>(count)), current(sums.size(), 0);
@@ -87,7 +88,7 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
         }
         const std::size_t parts = *std::ranges::max_element(current) + 1;
         auto result = std::make_shared<std::vector<Tensor>>();
-        if (parts == 1) result->push_back(integers);
+        if (parts == 1) result->push_back(weights);
         for (std::size_t p = 0; parts > 1 && p < parts; ++p) {
           Tensor part(DataType::kFloat32, integers.shape());
           for (std::int64_t i = 0; i < count; ++i)

@@ -60,7 +60,7 @@ void Lowering::read_second(const ProductKernel& kernel, bool bytes, MatMulSpec& 
     const std::string key = constants_.element_weights_key(kernel.layer, b);
     const auto weights =
         constants_.element_weights(layer(kernel.layer), b, constant({b.tensor, Rounding::kNone, b.first}), key, false);
-    spec.constant_b = [weights] { return weights->elements; };
+    spec.constant_b = [weights] { return weights->elements.in_memory(); };
     spec.key_b = key + "|elements";
     set_scales(kernel, *weights, spec.key_b, results.scaling);
     if (!bytes) return;
@@ -285,7 +285,7 @@ bool Lowering::lower_element_convolution(const ProductKernel& kernel, Convolutio
     const std::vector<Tensor> parts = kernel.sums_bytes() ? exact_parts(l, weights->elements, x.quantization(), key)
                                                           : std::vector<Tensor>{weights->elements};
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      spec.weights = [part = parts[i]] { return part; };
+      spec.weights = [part = parts[i]] { return part.in_memory(); };
       spec.key = fmt::format("{}|elements {} of {}", key, i, parts.size());
       kernels.push_back(make_convolution_kernel(spec, object_cache()));
       if (kernels.back() == nullptr) return false;

@@ -246,7 +246,7 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
     const std::string own = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key);
     const auto weights = constants_.element_weights(l, kernel.operands[1], weights_.get(key, values), own,
                                                     kernel.normalization != kNone);
-    values = [weights] { return weights->elements; };
+    values = [weights] { return weights->elements.in_memory(); };
     results.scale = constants_.product_scales(kernel.operands[0], weights->scales, own);
     key = own + "|int8";
   }

@@ -156,7 +156,7 @@ MatrixWeights Matrices::integer_weights(const ProductKernel& kernel, const Matri
   const std::string key = constants_.element_weights_key(kernel.layer, b);
   const auto weights = constants_.element_weights(layer(kernel.layer), b,
                                                   constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
-  return {key + "|k innermost", k_innermost([weights] { return weights->elements; }, matrices),
+  return {key + "|k innermost", k_innermost([weights] { return weights->elements.in_memory(); }, matrices),
           constants_.product_scales(kernel.operands[0], weights->scales, key)};
 }
 

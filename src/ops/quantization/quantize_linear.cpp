@@ -1,6 +1,6 @@
 // QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 #include "core/parallel.h"
-#include "formats/encoding.h"
+#include "formats/coded_elements.h"
 #include "formats/rounding.h"
 #include "ops/conversion/narrowing.h"
 #include "ops/quantization/quantization.h"
@@ -12,18 +12,14 @@ namespace {
 template <typename Context>
 ScaleLayout scale_layout(const Context& ctx, const Shape& x, const Shape& scale) {
   if (num_elements(scale) == 1 && scale.size() <= 1) return {};
-  Encoding encoding{.granularity = Granularity::kChannel};
-  encoding.axis = static_cast<int>(normalize_axis(ctx, ctx.attributes().integer("axis", 1),
-                                                  static_cast<std::int64_t>(x.size()) + (x.empty() ? 1 : 0)));
-  if (const std::int64_t block = ctx.attributes().integer("block_size", 0); block > 0) {
-    encoding.granularity = Granularity::kBlock;
-    encoding.block = block;
-  }
-  ScaleLayout layout(encoding, x.empty() ? Shape{1} : x);
-  if (scale != layout.scales)
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 1),
+                                           static_cast<std::int64_t>(x.size()) + (x.empty() ? 1 : 0));
+  const std::int64_t block = ctx.attributes().integer("block_size", 0);
+  const auto layout = DequantizedElements::layout(x, scale, axis, block);
+  if (!layout)
     ctx.fail("a scale of shape {} does not fit an input of shape {} (axis {}, block_size {})", to_string(scale),
-             to_string(x), encoding.axis, layout.blocked ? layout.block : 0);
-  return layout;
+             to_string(x), axis, std::max<std::int64_t>(block, 0));
+  return *layout;
 }
 
 using TargetTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t>;
@@ -111,33 +107,13 @@ void infer_dequantize_linear(InferContext& ctx) {
 }
 
 void run_dequantize_linear(KernelContext& ctx) {
-  const Tensor& x = ctx.input(0);
-  const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
-  const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
+  const Tensor &x = ctx.input(0), &scales = ctx.input(1);
   require_count(ctx, 2, scales.size());
-  const float* scale = scales.data<float>();
+  const DequantizedElements values(x, scale_layout(ctx, x.shape(), scales.shape()), scales,
+                                   ctx.has_input(2) ? ctx.input(2) : Tensor());
   float* out = ctx.output(0).data<float>();
-  if (x.type() == DataType::kFloat32) {
-    const std::vector<float> zero = float_zero_points(ctx, 2);
-    const float* in = x.data<float>();
-    return parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t k = layout.index(i);
-        out[i] = (in[i] - zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(k)]) * scale[k];
-      }
-    });
-  }
-  const auto zero = zero_points(ctx, 2);
-  with_type(SourceTypes{}, ctx, x.type(), [&]<typename T>(T) {
-    const T* in = x.data<T>();
-    parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t k = layout.index(i);
-        const std::int64_t centered = std::int64_t{in[i]} - zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(k)];
-        out[i] = static_cast<float>(centered) * scale[k];
-      }
-    });
-  });
+  parallel_for(x.size(), 1 << 14,
+               [&](std::int64_t begin, std::int64_t end) { values.read(begin, end - begin, out + begin); });
 }
 
 // Outputs: y, y_scale, y_zero_point.

@@ -1,0 +1,141 @@
+#include "formats/coded_elements.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/file.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "formats/codes.h"
+#include "formats/convert.h"
+#include "formats/stored_elements.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::int64_t kCodesAtATime =
+    4096;  ///< Elements on their way; a multiple of 8, whose packed codes fill bytes.
+
+/// All elements of a source, on all threads.
+Tensor made_of(const TensorSource& source, DataType type, const Shape& shape) {
+  Tensor result = weights_tensor(type, shape);
+  auto* const out = static_cast<std::byte*>(result.raw());
+  parallel_for(result.size(), std::int64_t{1} << 16, [&](std::int64_t begin, std::int64_t end) {
+    source.read(begin, end - begin, out + static_cast<std::size_t>(begin) * size_of(type));
+  });
+  source.release();
+  return result;
+}
+
+}  // namespace
+
+CodedElements::CodedElements(DataType type, Shape shape, Codes codes)
+    : type_(type), shape_(std::move(shape)), codes_(std::move(codes)) {}
+
+Tensor CodedElements::make() const { return made_of(*this, type_, shape_); }
+
+void CodedElements::read(std::int64_t begin, std::int64_t count, void* out) const {
+  auto* const target = static_cast<std::byte*>(out);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(codes_.bytes);
+  if (!codes_.packed)
+    return convert_elements(codes_.format, bytes + begin, type_, out, static_cast<std::size_t>(count));
+  const NumericFormat& format = *format_of(codes_.format);
+  std::array<std::uint8_t, kCodesAtATime> piece;
+  const std::int64_t end = begin + count;
+  for (std::int64_t at = begin / 8 * 8; at < end; at += kCodesAtATime) {
+    const std::int64_t last = std::min(at + kCodesAtATime, end), first = std::max(at, begin);
+    unpack(format, bytes + packed_bytes(format, static_cast<std::size_t>(at)), static_cast<std::size_t>(last - at),
+           piece.data());
+    convert_elements(codes_.format, piece.data() + (first - at), type_,
+                     target + static_cast<std::size_t>(first - begin) * size_of(type_),
+                     static_cast<std::size_t>(last - first));
+  }
+}
+
+void CodedElements::release() const noexcept {
+  const auto count = static_cast<std::size_t>(num_elements(shape_));
+  MappedFile::release(codes_.bytes, codes_.packed ? packed_bytes(*format_of(codes_.format), count) : count);
+}
+
+DequantizedElements::DequantizedElements(Tensor codes, ScaleLayout layout, const Tensor& scales,
+                                         const Tensor& zero_points)
+    : codes_(std::move(codes)), layout_(std::move(layout)), scales_(scales.cast(DataType::kFloat32)), zeros_{0.0} {
+  if (!zero_points) return;
+  const Tensor zeros = zero_points.cast(DataType::kFloat64);
+  zeros_.assign(zeros.data<double>(), zeros.data<double>() + zeros.size());
+}
+
+std::optional<ScaleLayout> DequantizedElements::layout(const Shape& elements, const Shape& scales, std::int64_t axis,
+                                                       std::int64_t block) {
+  if (num_elements(scales) == 1 && scales.size() <= 1) return ScaleLayout();
+  Encoding encoding{.granularity = Granularity::kChannel, .axis = static_cast<int>(axis)};
+  if (block > 0) {
+    encoding.granularity = Granularity::kBlock;
+    encoding.block = block;
+  }
+  ScaleLayout layout(encoding, elements.empty() ? Shape{1} : elements);
+  return scales == layout.scales ? std::optional(layout) : std::nullopt;
+}
+
+Tensor DequantizedElements::make() const {
+  if (has_parts()) return made_of(*this, DataType::kFloat32, codes_.shape());
+  DequantizedElements there = *this;
+  there.codes_ = codes_.in_memory();
+  return there.make();
+}
+
+bool DequantizedElements::has_parts() const noexcept { return ulpscope::has_parts(codes_); }
+
+void DequantizedElements::read(std::int64_t begin, std::int64_t count, void* out) const {
+  auto* const target = static_cast<float*>(out);
+  alignas(64) std::array<double, kCodesAtATime> piece, wide;
+  for (std::int64_t done = 0; done < count; done += kCodesAtATime) {
+    const std::int64_t some = std::min(kCodesAtATime, count - done);
+    read_elements(codes_, begin + done, some, piece.data());
+    // float32 holds the difference of two integers of 16 bits.
+    const bool exact = codes_.type() != DataType::kInt32;
+    convert_elements(codes_.type(), piece.data(), exact ? DataType::kFloat32 : DataType::kFloat64, wide.data(),
+                     static_cast<std::size_t>(some));
+    if (exact)
+      dequantize(reinterpret_cast<const float*>(wide.data()), begin + done, some, target + done);
+    else
+      dequantize(wide.data(), begin + done, some, target + done);
+  }
+}
+
+template <typename T>
+void DequantizedElements::dequantize(const T* in, std::int64_t begin, std::int64_t count, float* out) const {
+  const std::int64_t end = begin + count, inner = layout_.inner;
+  for (std::int64_t at = begin; at < end;) {
+    // A run of one scale, or of scales that follow each other.
+    std::int64_t run = end - at;
+    bool same = true;
+    if (!layout_.shared && inner > 1) {
+      run = std::min(run, inner - at % inner);
+      same = !layout_.blocked;
+    } else if (!layout_.shared) {
+      const std::int64_t position = at % layout_.axis;
+      run = std::min(run, layout_.axis - position);
+      same = layout_.blocked;
+      if (same) run = std::min(run, layout_.block - position % layout_.block);
+    }
+    const std::int64_t first = layout_.index(at);
+    const float* const scale = scales_.data<float>() + first;
+    const double* const zero = zeros_.data() + (zeros_.size() == 1 ? 0 : first);
+    const T* const from = in + (at - begin);
+    float* const to = out + (at - begin);
+    const T shift = static_cast<T>(zero[0]);
+    if (same)
+      for (std::int64_t i = 0; i < run; ++i) to[i] = static_cast<float>(from[i] - shift) * scale[0];
+    else if (zeros_.size() == 1)
+      for (std::int64_t i = 0; i < run; ++i) to[i] = static_cast<float>(from[i] - shift) * scale[i];
+    else
+      for (std::int64_t i = 0; i < run; ++i) to[i] = static_cast<float>(from[i] - static_cast<T>(zero[i])) * scale[i];
+    at += run;
+  }
+}
+
+void DequantizedElements::release() const noexcept { release_elements(codes_); }
+
+}  // namespace ulpscope
