@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from convert_support import info, model, save
+from oracle.element_formats import (
+    E2M1, E4M3, by_tensor, fp8_channels, in_blocks, int4, int8_channels, mx, nvfp4, second_scale,
+)  # fmt: skip
 from search_support import outputs_of, save_inputs
 
-E4M3, E2M1 = ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
 ROWS, SUM, COLUMNS = 6, 256, 48
-
-
-def rounded(values: np.ndarray, type_: type) -> np.ndarray:
-    """To the nearest element, saturating."""
-    limit = np.float32(ml_dtypes.finfo(type_).max)
-    return np.clip(values, -limit, limit).astype(type_).astype(np.float32)
-
-
-def by_tensor(values: np.ndarray, largest: float) -> "tuple[np.ndarray, np.float32]":
-    scale = np.float32(largest) / np.float32(448)
-    return rounded(values / scale, E4M3), scale
-
-
-def in_blocks(values: np.ndarray, axis: int, block: int, encode) -> np.ndarray:
-    """`encode`: blocks along the last axis to the values that they stand for."""
-    moved = np.moveaxis(values, axis, -1)
-    made = encode(moved.reshape(*moved.shape[:-1], -1, block)).reshape(moved.shape)
-    return np.ascontiguousarray(np.moveaxis(made, -1, axis))
-
-
-def mx(type_: type, ceil: bool = True):
-    def encode(blocks: np.ndarray) -> np.ndarray:
-        largest = np.abs(blocks).max(-1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            exponent = np.ceil(np.log2((largest / np.float32(ml_dtypes.finfo(type_).max)).astype(np.float64)))
-        scale = np.exp2(np.clip(exponent, -127, 127)).astype(np.float32)
-        return rounded(blocks / scale, type_) * scale
-
-    return encode
-
-
-def nvfp4(second: np.float32):
-    def encode(blocks: np.ndarray) -> np.ndarray:
-        largest = np.abs(blocks).max(-1, keepdims=True)
-        scale = rounded(largest / (np.float32(6) * second), E4M3)
-        scale[largest == 0] = 1
-        scale = scale * second
-        return rounded(blocks / scale, E2M1) * scale
-
-    return encode
-
-
-def int4(scale_type: type):
-    def encode(blocks: np.ndarray) -> np.ndarray:
-        scale = np.maximum(np.abs(blocks).max(-1, keepdims=True) / np.float32(7), np.float32(1e-5))
-        scale = scale.astype(scale_type).astype(np.float32)
-        return np.clip(np.rint(blocks / scale), -8, 7) * scale
-
-    return encode
-
-
-def second_scale(largest: float) -> np.float32:
-    return np.float32(largest) / np.float32(6 * 448)
 
 
 PRODUCT = [
@@ -132,19 +80,9 @@ WEIGHTS = {
     ),
     "mxfp8": (["--mxfp8", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E4M3))),
     "mxfp4": (["--mxfp4", "--weights-only"], lambda w, t: in_blocks(w, 0, 32, mx(E2M1))),
-    "fp8": (["--fp8", "--weights-only"], lambda w, t: fp8_columns(w)),
-    "int8": (["--int8", "--weights-only"], lambda w, t: int8_columns(w)),
+    "fp8": (["--fp8", "--weights-only"], lambda w, t: fp8_channels(w, 1)),
+    "int8": (["--int8", "--weights-only"], lambda w, t: int8_channels(w, 1)),
 }
-
-
-def fp8_columns(w: np.ndarray) -> np.ndarray:
-    scale = np.abs(w).max(0, keepdims=True) / np.float32(448)
-    return rounded(w / scale, E4M3) * scale
-
-
-def int8_columns(w: np.ndarray) -> np.ndarray:
-    scale = np.abs(w).max(0, keepdims=True) / np.float32(127)
-    return np.rint(w / scale) * scale
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -4,6 +4,7 @@
 >>> message = oracle.judge(outcomes["y"], actual)  # None where `actual` is what the rules allow
 
 rounding.py      number formats
+element_formats.py  formats of 8 bits and less, with their scales
 values.py        elements and what another order of float32 sums may make of them
 model.py         the file
 operators*.py    layers in float64
