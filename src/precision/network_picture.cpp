@@ -68,7 +68,8 @@ void add_times(SearchSpace& space, const IdMap<LayerId, int>& row_of, std::vecto
 
 }  // namespace
 
-std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const TensorMap> samples) {
+std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const TensorMap> samples,
+                                          const std::function<void(TensorId, const Tensor&)>& see) {
   const Specialization& spec = space.specialization();
   const Network& network = *spec.network;
   std::vector<NetworkLayer> rows;
@@ -89,6 +90,9 @@ std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const Te
   if (samples.empty()) return rows;
   std::vector<TensorId> tensors = calibrated_tensors(spec);
   std::erase_if(tensors, [&](TensorId id) { return network.tensor(id).producer == kNone; });
+  for (const NamedTensor& input : samples.front())
+    if (const TensorId id = network.find_tensor(input.name); id != kNone && is_floating(input.tensor.type()))
+      see(id, input.tensor.cast(DataType::kFloat32));
   const BuildOptions& build = space.options().build;
   std::vector<std::optional<Answer::Magnitudes>> ranges(tensors.size());
   const CalibrationOptions options{.threads = build.threads};
@@ -101,8 +105,10 @@ std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const Te
                          static_cast<std::uint32_t>(counts[Counts::kLargestFinite]));
                  });
   else
-    visit_values(network, tensors, samples, options, weights,
-                 [&](std::size_t tensor, const Tensor& value) { widen(ranges[tensor], value); });
+    visit_values(network, tensors, samples, options, weights, [&](std::size_t tensor, const Tensor& value) {
+      widen(ranges[tensor], value);
+      see(tensors[tensor], value);
+    });
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const LayerId producer = network.tensor(tensors[t]).producer;
     if (row_of[producer] >= 0 && network.layer(producer).output(0) == tensors[t])

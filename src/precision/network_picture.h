@@ -1,6 +1,7 @@
 // The network of a search as its answer tells it: layers, what they read, what they take, what they hold.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -10,7 +11,10 @@
 namespace ulpscope {
 
 /// The layers that are left when constants are folded, in network order. `samples`: what the magnitudes are of, in
-/// float32; empty: none are told. Deterministic.
-std::vector<Answer::NetworkLayer> network_picture(SearchSpace& space, std::span<const TensorMap> samples);
+/// float32; empty: none are told. `see` gets the values, where these are in this process's memory; for several tensors
+/// at once. Deterministic.
+std::vector<Answer::NetworkLayer> network_picture(
+    SearchSpace& space, std::span<const TensorMap> samples,
+    const std::function<void(TensorId tensor, const Tensor& values)>& see);
 
 }  // namespace ulpscope

@@ -8,6 +8,7 @@
 #include "precision/explain.h"
 #include "precision/fingerprint.h"
 #include "precision/network_picture.h"
+#include "precision/one_signed.h"
 #include "precision/search_phases.h"
 #include "ulpscope/log.h"
 
@@ -211,7 +212,11 @@ void add_figures(SearchState& search) {
   answer.time_high_us = space.highest_time_us();
   warn_of_launches(search);
   add_sensitivities(search);
-  answer.network = network_picture(space, std::span(search.data.samples).first(search.is_late(0.9) ? 0 : 1));
+  const Assignment chosen = search.verdict.best ? space.assignment(*search.verdict.best) : space.low();
+  OneSignedProducts one_signed(space.specialization(), chosen, search.options.build.accumulation);
+  answer.network = network_picture(space, std::span(search.data.samples).first(search.is_late(0.9) ? 0 : 1),
+                                   [&](TensorId tensor, const Tensor& values) { one_signed.add(tensor, values); });
+  one_signed.warn();
   if (search.verdict.best) add_best(search, *search.verdict.best);
 }
 
