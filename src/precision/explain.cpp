@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "engine/element_forms.h"
 #include "engine/int8.h"
+#include "ops/forms.h"
 #include "precision/local_errors.h"
 #include "precision/value_counts.h"
 #include "precision/weight_loss.h"
@@ -154,14 +155,16 @@ class Explainer {
     ScaleRules rules;
     const SharedChannelWeights weighted = channel_weights_of(spec_, layer_, 1, encoding, low_);
     if (weighted != nullptr) rules.weights = weighted->mean_squares;
-    const WeightLoss loss = weight_loss(values, dequantized(quantize(encoding, layout, values, rules), layout), layout);
+    const int channels = static_cast<int>(weight_channel_axis(spec_, layer_));
+    const int rank = static_cast<int>(values.rank()), summed = ops::is_convolution(layer_) ? 1 - channels
+                                                               : channels == rank - 1      ? rank - 2
+                                                                                           : rank - 1;
+    std::vector<int> sharing{summed};
+    if (encoding.granularity == Granularity::kTensor) sharing.push_back(channels);
+    const WeightLoss loss = weight_loss(values, quantize(encoding, layout, values, rules), encoding, layout, sharing);
     result.tensor = name(weights);
     result.text += fmt::format(": the weights '{}' lose {:.2g} % (rms)", result.tensor, 100 * loss.relative);
-    if (loss.peak >= 8)
-      result.text += fmt::format(
-          ", most of it where the largest is {:.3g} times the mean of what shares its scale: small ones vanish beside "
-          "it",
-          loss.peak);
+    result.text += explain_loss(loss, values.size(), result);
     return result;
   }
 

@@ -82,6 +82,17 @@ def test_page_of_a_search(run, search, model, tmp_path):
     assert not re.search(r"<[^>]*\b(?:src|href)=|@import|url\((?!#)|https?://(?!www.w3.org/2000/svg)", page)
 
 
+def test_every_precision_has_a_color_in_light_and_dark(run, search, tmp_path):
+    page, _ = write_report(run, tmp_path, search())
+    light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in page.split("@media screen", 1))
+    names = [each["name"] for each in data_of(page)["precisions"]]
+    assert {"fp8", "nvfp4", "mxfp8", "int4", "int4-64", "nvfp4-weights"} <= {*names}
+    for colors in (light, dark):
+        assert len({colors[name] for name in names}) == len(names)
+    for name in names:
+        assert f".{name} {{ background: var(--{name}); fill: var(--{name}); }}" in page
+
+
 def test_the_network_of_an_answer(run, tmp_path):
     """Layers, edges and magnitudes as ONNX's own reference evaluator has them."""
     rng = np.random.default_rng(5)

@@ -394,6 +394,31 @@ def test_thousands_of_layers_and_trials(width, dark, kept, answer, opened, brows
     assert ratio >= 4.5
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_mixture_of_formats_is_told_apart_over_depth(dark, answer, opened, browser):
+    formats = ["nvfp4", "int4", "mxfp8", "fp8", "fp16"]
+    large_answer(answer, layers=60, kept=1, trials=1)
+    answer["network"]["precision"] = [formats[i // 12] for i in range(60)]
+    opened(answer, dark=dark)
+    legend = browser.evaluate("[...document.querySelectorAll('.legend span')].map((each) => each.textContent)")
+    assert {*formats, "fp32"} <= {*legend} and "int8" not in legend
+    # At the foot of the lane, in the middle of each run of one format; and how tall it is there.
+    runs = browser.evaluate("""(() => {
+        const canvas = document.querySelector('.strip'), context = canvas.getContext('2d');
+        const scale = canvas.height / canvas.clientHeight, inner = canvas.clientWidth - 54;
+        const at = (x, y) => [...context.getImageData(x * scale, y * scale, 1, 1).data].join();
+        return [0, 1, 2, 3, 4].flatMap((run) => [3.5, 5.5, 7.5].map((row) => {
+            const x = 46 + inner * (12 * run + row) / 60, color = at(x, 54);
+            let tall = 0;
+            while (tall < 36 && at(x, 54 - tall) === color) ++tall;
+            return [color, tall];
+        }));
+    })()""")
+    usual = [max(map(tuple, runs[3 * i : 3 * i + 3]), key=runs.count) for i in range(5)]
+    assert len({color for color, _ in usual}) == 5
+    assert sorted(tall for _, tall in usual) == sorted({tall for _, tall in usual})
+
+
 def test_print_is_light_with_all_rows_and_no_controls(answer, opened, browser):
     large_answer(answer, layers=200, kept=25, trials=10)
     opened(answer, dark=True)

@@ -66,7 +66,13 @@ def test_layers_in_formats(program, tmp_path) -> None:
         product = of_layers(seed)
         onnx.save(product.model, tmp_path / "m.onnx")
         (tmp_path / "in.json").write_text(json.dumps([{"x": encoded(product.x)}]))
-        words = [*product.words, "--layer-precisions", f"product:{product.precision}", "--precision-constraints", "obey"]
+        words = [
+            *product.words,
+            "--layer-precisions",
+            f"product:{product.precision}",
+            "--precision-constraints",
+            "obey",
+        ]
         if product.scale is not None:
             bits = f"{int(product.scale.view(np.uint32)):08x}"
             (tmp_path / "scales.cache").write_text(f"TRT-8601-MinMaxCalibration\nx: {bits}\n")

@@ -42,6 +42,25 @@ TEST(Reasons, NameWhatIsSwallowed) {
   EXPECT_EQ(row.reason.tensor, "c");
 }
 
+TEST(Reasons, SayWhatALowFormatDoesToWeights) {
+  constexpr std::int64_t kSum = 256, kColumns = 32;
+  Model model;
+  model.input("x", {16, kSum});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  Tensor w = values_in({kSum, kColumns}, -1, 1, 7);
+  for (std::int64_t n = 0; n < kColumns; ++n) w.data<float>()[101 * kColumns + n] = n % 2 == 0 ? 30.0f : -30.0f;
+  *model.graph().add_initializer() = float_tensor("w", w.shape(), {w.values<float>().begin(), w.values<float>().end()});
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {16, kSum}, -1, 1);
+  SearchTask task = fp16_search();
+  task.build.enabled = PrecisionSet{Precision::kFP32, Precision::kINT4};
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 0.01), task);
+  const Reason reason = kept_rows(answer).at("Product").reason;
+  EXPECT_EQ(reason.kind, ReasonKind::kResolution) << reason.text;
+  EXPECT_EQ(reason.tensor, "w");
+  EXPECT_THAT(reason.text, HasSubstr("; outlier channel: channel 101 of dimension 0 is 5"));
+}
+
 /// Samples are counted side by side, and added in their order.
 TEST(Reasons, DoNotDependOnThreads) {
   std::vector<float> operand(4096, 1000.0f);

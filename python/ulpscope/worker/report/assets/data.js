@@ -2,7 +2,7 @@
 
 // From low to high, as the document lists them: their names,
 const PRECISIONS = [];
-// their places (more of a lane's height is for what holds more),
+// their places,
 const RANK = {};
 // and what they hold, as powers of two: with fewer bits below `normal`; `scaled`: times the scale of the tensor.
 const RANGES = {};

@@ -35,6 +35,9 @@ class Strip {
     this.layers = answer.layers;
     this.lanes = LANES.filter(([name]) => name === "precision" || this.layers.some((layer) => this.known(name, layer)));
     if (other) this.lanes.splice(1, 0, ["B", 36]);
+    // From low to high: of these alone, each has a height that tells it from the next.
+    const all = other ? [...this.layers, ...other.layers] : this.layers;
+    this.present = PRECISIONS.filter((name) => all.some((layer) => layer.precision === name));
     this.slowest = Math.max(...this.layers.map((layer) => layer.time ?? 0), 1e-9);
     this.from = 0;
     this.to = this.layers.length;
@@ -72,9 +75,8 @@ class Strip {
   }
 
   legend() {
-    const there = PRECISIONS.filter((name) => this.layers.some((layer) => layer.precision === name));
     return make("span", {class: "legend"},
-        there.map((name) => make("span", {}, make("i", {class: `mark ${name}`}), name)),
+        this.present.map((name) => make("span", {}, make("i", {class: `mark ${name}`}), name)),
         make("span", {}, make("i", {class: "mark none"}), "no arithmetic"));
   }
 
@@ -243,12 +245,12 @@ class Strip {
   }
 
   drawPrecisions(context, top, height, of) {
-    const kept = [];
+    const kept = [], steps = Math.max(1, this.present.length - 1);
     this.bars((left, width, layers) => {
       let most = null;
       for (const layer of layers)
         if (of(layer) && (most === null || RANK[of(layer)] > RANK[most])) most = of(layer);
-      const tall = most === null ? 3 : height * (0.3 + 0.7 * RANK[most] / (PRECISIONS.length - 1));
+      const tall = most === null ? 3 : height * (0.3 + 0.7 * this.present.indexOf(most) / steps);
       context.fillStyle = most === null ? this.palette.none : this.palette[most];
       // What is high stays visible among thousands.
       if (RANK[most] === PRECISIONS.length - 1 && width < 2) kept.push([left, tall]);
