@@ -13,13 +13,15 @@ from .values import FLOATS, T, Unsupported, Value
 
 NUMPY_TYPES = {
     T.UINT8: np.uint8, T.INT8: np.int8, T.UINT16: np.uint16, T.INT16: np.int16, T.INT32: np.int32,
-    T.INT64: np.int64, T.BOOL: np.bool_, T.UINT32: np.uint32, T.UINT64: np.uint64,
+    T.INT64: np.int64, T.BOOL: np.bool_, T.UINT32: np.uint32, T.UINT64: np.uint64, T.INT4: np.int8, T.UINT4: np.uint8,
 }  # fmt: skip
+#: Types that only hold values.
+STORAGE = {T.FLOAT8E4M3FN, T.FLOAT8E5M2, T.FLOAT4E2M1, T.FLOAT8E8M0}
 
 
 def from_array(array: np.ndarray, kind: int) -> Value:
     """A tensor of this ONNX type."""
-    if kind in FLOATS:
+    if kind in FLOATS or kind in STORAGE:
         return Value(np.asarray(array).astype(np.float64), kind)
     if kind in NUMPY_TYPES:
         return Value(np.asarray(array).astype(NUMPY_TYPES[kind]), kind)

@@ -23,23 +23,21 @@ def quantize(x: np.ndarray, scale: typing.Any, low: float, high: float, zero: ty
         return np.clip(q + zero, low, high)
 
 
-def along(parameter: np.ndarray, rank: int, axis: int) -> np.ndarray:
-    """One value for all, or one per index of an axis, to be broadcast."""
-    if parameter.size == 1:
+def along(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block: int) -> np.ndarray:
+    """One value for all, one per index of an axis, or one per block of it (the last may be shorter), to broadcast."""
+    if parameter.ndim <= 1 and parameter.size == 1:
         return parameter.reshape(())
-    if parameter.ndim != 1:
-        raise Unsupported("scales per block")
-    shape = [1] * rank
-    shape[axis] = -1
-    return parameter.reshape(shape)
+    if block:
+        return np.repeat(parameter, block, axis).take(np.arange(shape[axis]), axis)
+    spread = [1] * len(shape)
+    spread[axis] = -1
+    return parameter.reshape(spread)
 
 
 def _parameters(node: Node, x: Inputs) -> tuple[np.ndarray, typing.Any]:
-    if node.get("block_size", 0):
-        raise Unsupported("scales per block")
-    rank, axis = len(x[0].shape), node.get("axis", 1)
-    scale = along(x[1].v, rank, axis)
-    zero = along(x[2].v.astype(np.float64), rank, axis) if len(x) > 2 and x[2] is not None else 0.0
+    place = x[0].shape, node.get("axis", 1), node.get("block_size", 0)
+    scale = along(x[1].v, *place)
+    zero = along(x[2].v.astype(np.float64), *place) if len(x) > 2 and x[2] is not None else 0.0
     return scale, zero
 
 
@@ -61,7 +59,7 @@ def dequantize_linear(node: Node, x: Inputs) -> list[Value]:
     scale, zero = _parameters(node, x)
     y = round_to((x[0].v.astype(np.float64) - zero) * scale, "fp32")
     e = None if x[0].e is None else x[0].e * np.abs(scale) * (1 + 2.0**-20)
-    return [Value(y, x[1].type, e)]
+    return [Value(y, node.get("output_dtype", 0) or x[1].type, e)]
 
 
 def _matmul_integer(node: Node, x: Inputs) -> list[Value]:

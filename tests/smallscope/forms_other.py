@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Tuple
 
+import ml_dtypes
 import numpy as np
 from onnx import helper
 
@@ -107,6 +108,58 @@ def _integer_gemm(s: Site, x: str) -> str:
 
 
 add("Gemm int8", _integer_gemm, "int8", "product")
+
+
+# Weights in blocks of low formats, the last of which are shorter where a sum is odd.
+
+
+def block_weights(s: Site, shape: Tuple[int, ...], axis: int, kind: str) -> str:
+    """Constant weights whose blocks of two along an axis share a scale."""
+    s.need(s.opset >= 24)
+    scales_shape = list(shape)
+    scales_shape[axis] = -(-shape[axis] // 2)
+    scales = s.rng.uniform(0.02, 0.3, scales_shape).astype(np.float32)
+    given = {"axis": axis, "block_size": 2}
+    if kind == "int4":
+        codes = s.constant(s.rng.integers(-8, 8, shape).astype(np.int8).astype(ml_dtypes.int4))
+        return s.node("DequantizeLinear", [codes, s.constant(scales)], **given)
+    if kind == "uint4":
+        codes, zeros = (s.constant(s.rng.integers(0, 16, size).astype(np.uint8).astype(ml_dtypes.uint4))
+                        for size in (shape, scales_shape))  # fmt: skip
+        return s.node("DequantizeLinear", [codes, s.constant(scales), zeros], **given)
+    if kind == "mxfp8":
+        codes = s.constant(s.numbers(shape).astype(ml_dtypes.float8_e4m3fn))
+        powers = s.constant(scales.astype(ml_dtypes.float8_e8m0fnu))
+        return s.node("DequantizeLinear", [codes, powers], output_dtype=1, **given)
+    codes = s.constant(s.numbers(shape).astype(ml_dtypes.float4_e2m1fn))
+    coded = s.constant(scales.astype(ml_dtypes.float8_e4m3fn))
+    scales = s.node("DequantizeLinear", [coded, s.constant(np.float32(1.37))])
+    return s.node("DequantizeLinear", [codes, scales], **given)
+
+
+def _block_matmul(kind: str, transposed: bool = False) -> Callable[[Site, str], str]:
+    def build(s: Site, x: str) -> str:
+        s.need(s.rank(x) >= 2)
+        depth = s.shape(x)[-1]
+        if not transposed:
+            return s.node("MatMul", [x, block_weights(s, (depth, 5), 0, kind)])
+        return s.node("MatMul", [x, s.node("Transpose", [block_weights(s, (5, depth), 1, kind)])])
+
+    return build
+
+
+add("MatMul int4 blocks", _block_matmul("int4"), "product")
+add("MatMul uint4 blocks", _block_matmul("uint4"), "product")
+add("MatMul mxfp8 blocks", _block_matmul("mxfp8"), "product")
+add("MatMul nvfp4 blocks transposed", _block_matmul("nvfp4", True), "product")
+
+
+def _block_gemm(s: Site, x: str) -> str:
+    s.need(s.rank(x) == 2)
+    return s.node("Gemm", [x, block_weights(s, (5, s.shape(x)[1]), 1, "int4"), s.weights([5])], transB=1)
+
+
+add("Gemm int4 blocks", _block_gemm, "product")
 
 
 def _integer_arithmetic(op: str) -> Callable[[Site, str], str]:

@@ -32,7 +32,7 @@ _TAILS = [
 ]  # fmt: skip
 
 # Attention: a product, a mask, softmax, what becomes of the weights, a product.
-_ENDS = [n for n in _PRODUCT if n.startswith("MatMul") and "int8" not in n]
+_ENDS = [n for n in _PRODUCT if n.startswith("MatMul") and "int8" not in n and "blocks" not in n]
 _MASKS = ["Mul scalar", "Add given full", "Where by a row", "Div scalar", "Add row", "Clip", "Tanh", "Identity"]
 _WEIGHTS = [
     "Identity", "Mul itself", "Mul given full", "Dropout", "Exp", "Mul row", "Cast to float16 and back", "Transpose",
