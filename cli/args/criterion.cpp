@@ -11,7 +11,7 @@ bool tolerance_given(const CriterionArgs& criterion, const ComparisonArgs& compa
          !comparison.atol.empty();
 }
 
-void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comparison) {
+void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comparison, bool needs_threshold) {
   const auto refuse = [](bool wrong, const char* option, const std::string& why) {
     if (wrong) throw UsageError(fmt::format("argument {}: {}", option, why));
   };
@@ -20,7 +20,7 @@ void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comp
                       : !args.threshold.empty() ? "--threshold"
                                                 : nullptr;
   refuse(args.metric && args.metric_script, "--metric-script", "not allowed with argument --metric");
-  refuse(judge && args.threshold.empty(), judge, "needs --threshold X");
+  refuse(judge && args.threshold.empty() && (needs_threshold || args.metric_script), judge, "needs --threshold X");
   refuse(args.top_k && args.metric != "top-k", "--top-k", "needs --metric top-k");
   refuse(args.iou_level && args.metric != "iou", "--iou-level", "needs --metric iou");
   if (judge) {
@@ -59,8 +59,8 @@ void CriterionArgs::declare(OptionTable& table) {
   table.ours().value({"--iou-level"}, iou_level, "X", "For --metric iou: masks are values above X (default: 0.5)");
 }
 
-CriterionOptions criterion_options(const CriterionArgs& args, const ComparisonArgs& comparison) {
-  check_criterion_usage(args, comparison);
+CriterionOptions criterion_options(const CriterionArgs& args, const ComparisonArgs& comparison, bool needs_threshold) {
+  check_criterion_usage(args, comparison, needs_threshold);
   static_cast<void>(comparison.options());  // refuses what no comparison has
   CriterionOptions result;
   result.metric = args.metric.value_or("");

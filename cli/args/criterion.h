@@ -23,10 +23,12 @@ struct CriterionArgs {
 bool tolerance_given(const CriterionArgs& criterion, const ComparisonArgs& comparison);
 
 /// Throws UsageError for options that contradict each other or mean nothing together.
-void check_criterion_usage(const CriterionArgs& criterion, const ComparisonArgs& comparison);
+void check_criterion_usage(const CriterionArgs& criterion, const ComparisonArgs& comparison,
+                           bool needs_threshold = true);
 
 /// What they ask for; nothing is looked up in a network. Throws UsageError as check_criterion_usage, Error for values
 /// that do not parse.
-CriterionOptions criterion_options(const CriterionArgs& criterion, const ComparisonArgs& comparison);
+CriterionOptions criterion_options(const CriterionArgs& criterion, const ComparisonArgs& comparison,
+                                   bool needs_threshold = true);
 
 }  // namespace ulpscope::cli

@@ -104,11 +104,16 @@ void OptionTable::more_positionals(std::vector<std::string> metavars, std::vecto
   more_help_ = std::move(help);
 }
 
+void OptionTable::further_positional(std::string metavar, std::vector<std::string>& target, std::string help) {
+  more_positionals({std::move(metavar)}, target, std::move(help));
+  more_required_ = false;
+}
+
 std::string OptionTable::usage() const {
   std::string text = "usage: " + program_ + " [-h]";
   if (positional_ != nullptr)
     text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
-  for (const std::string& metavar : more_metavars_) text += " " + metavar;
+  for (const std::string& metavar : more_metavars_) text += more_required_ ? " " + metavar : " [" + metavar + "]";
   return text + " [options]\n";
 }
 

@@ -132,6 +132,8 @@ class OptionTable {
 
   /// Exactly `metavars.size()` further positional arguments, all of them required.
   void more_positionals(std::vector<std::string> metavars, std::vector<std::string>& target, std::string help);
+  /// One further positional argument, which may be left out.
+  void further_positional(std::string metavar, std::vector<std::string>& target, std::string help);
 
   const std::string& program() const noexcept { return program_; }
   std::span<const Option> options() const noexcept { return options_; }
@@ -139,6 +141,7 @@ class OptionTable {
   const std::string& positional_metavar() const noexcept { return positional_metavar_; }
   bool positional_required() const noexcept { return positional_required_; }
   const std::vector<std::string>& more_metavars() const noexcept { return more_metavars_; }
+  bool more_required() const noexcept { return more_required_; }
   std::vector<std::string>* more_target() const noexcept { return more_; }
 
   /// "usage: ulpscope run [-h] [options] [MODEL]".
@@ -160,6 +163,7 @@ class OptionTable {
   bool positional_required_ = false;
   std::vector<std::string>* more_ = nullptr;
   std::vector<std::string> more_metavars_;
+  bool more_required_ = true;
   std::string more_help_;
 };
 

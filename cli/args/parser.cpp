@@ -61,7 +61,7 @@ class Reader {
     }
     if (!result_.help && table_.positional_required() && !result_.positional)
       throw UsageError("the following arguments are required: " + table_.positional_metavar());
-    if (!result_.help && result_.more_positionals.size() < table_.more_metavars().size())
+    if (!result_.help && table_.more_required() && result_.more_positionals.size() < table_.more_metavars().size())
       throw UsageError("the following arguments are required: " +
                        fmt::format("{}", fmt::join(table_.more_metavars().begin() +
                                                        static_cast<std::ptrdiff_t>(result_.more_positionals.size()),

@@ -49,6 +49,11 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
   table.ours().value({"--objective"}, objective, "NAME", objective_help()).choose(objective_names());
+  table.ours().value({"--bits"}, bits, "N",
+                     "With --weights-only and formats: the least error with at most N bits per weight (4.5), codes, "
+                     "scales and zero points of all candidates together. Each group of products (Q, K and V; gate and "
+                     "up) takes one of the formats; those of --keep are left out. A metric needs no --threshold then; "
+                     "with one, the answer has to meet it, too");
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
                      "itself. Default: chosen from the data (0.03 to 0.5): smaller when errors vary more between "
@@ -106,6 +111,16 @@ SearchOptions SearchArgs::options() const {
   if (margin && !(*margin > 0 && *margin <= 1))
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", *margin));
+  if (bits && !(*bits > 0))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --bits: expected a number of bits per weight above 0, got {}", *bits));
+  if (bits && objective && *objective != name_of(Objective::kError))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --bits and --objective {} contradict each other: a budget is for the least "
+                            "error; try one of them alone",
+                            *objective));
+  options.bits = bits.value_or(0);
+  if (bits) options.objective = Objective::kError;
   options.margin = margin.value_or(0);
   options.shrink = shrink;
   if (shrink && objective == name_of(Objective::kFastest))
@@ -113,7 +128,7 @@ SearchOptions SearchArgs::options() const {
         ErrorCode::kInvalidArgument,
         "[options] --shrink and --objective fastest contradict each other: fewer layers need not be faster; try "
         "--objective smallest or cheapest");
-  if (shrink && !objective) options.objective = Objective::kSmallest;
+  if (shrink && !objective && !bits) options.objective = Objective::kSmallest;
   options.repair = !no_repair;
   options.keep = keep;
   options.lower = lower;

@@ -12,7 +12,7 @@ struct SearchArgs {
   std::vector<std::string> ladder, keep, lower, hold_out;
   bool no_hold_out = false;
   std::optional<std::string> objective;
-  std::optional<double> margin;
+  std::optional<double> margin, bits;
   bool shrink = false, no_repair = false, dry_run = false;
   std::optional<int> max_trials;
   std::optional<std::string> time_limit;

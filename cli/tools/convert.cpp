@@ -84,6 +84,7 @@ class ConvertTool : public Tool {
   }
 
   int run() override {
+    take_answer();
     if (answer_path_) read_answer_options();
     check_options();
     load_inputs_of_answer();
@@ -136,10 +137,20 @@ class ConvertTool : public Tool {
   }
 
  private:
+  /// ANSWER is --answer.
+  void take_answer() {
+    if (answer_.empty()) return;
+    if (answer_path_)
+      throw UsageError(fmt::format("argument ANSWER: not allowed with argument --answer: got '{}' and '{}'",
+                                   answer_.front(), *answer_path_));
+    answer_path_ = answer_.front();
+  }
+
   void declare_precision(OptionTable& table) {
     table.section("Precision", "which layers compute in which type.");
     table.ours().value({"--answer"}, answer_path_, "FILE",
                        "The answer of `precision search`: types, kept layers, clamped constants and fusion");
+    table.further_positional("ANSWER", answer_, "The same as --answer ANSWER");
     set_.declare(table);
     table.flag({"--fp16"}, config_.allow(Precision::kFP16), "Lower layers to float16");
     table.flag({"--bf16"}, config_.allow(Precision::kBF16), "Lower layers to bfloat16");
@@ -475,6 +486,7 @@ class ConvertTool : public Tool {
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
   AnswerSetArgs set_;
+  std::vector<std::string> answer_;
   std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
   std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;

@@ -63,12 +63,12 @@ class PrecisionSearchTool : public Tool {
     options_.comparison.declare(table);
   }
 
-  void check_usage() const override { check_criterion_usage(criterion_, options_.comparison); }
+  void check_usage() const override { check_criterion_usage(criterion_, options_.comparison, !search_.bits); }
 
   int run() override {
     const auto start = std::chrono::steady_clock::now();
     SearchOptions search = search_.options();
-    search.criterion = criterion_options(criterion_, options_.comparison);
+    search.criterion = criterion_options(criterion_, options_.comparison, !search_.bits);
     enable_ladder(search);
     check_typed_model();
     // What prediction, trials and the held-out samples need is most of a search.
@@ -283,7 +283,7 @@ class PrecisionSearchTool : public Tool {
       log_warning(fmt::format("--save-onnx {}: not written, since {}", *options_.onnx.save_path, why));
     };
     if (answer.verdict != Answer::Verdict::kFound) return leave_out("no set of layers was found");
-    if (answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates)
+    if (!answer.bits && answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates)
       return leave_out("every layer is kept: the model itself is the answer");
     ConvertOptions options;
     options.answer = file;

@@ -48,6 +48,8 @@ enum class Objective : std::uint8_t {
   kFastest,   ///< Time on the target.
   kSmallest,  ///< Layers in higher precision.
   kCheapest,  ///< Multiply-adds in higher precision.
+  kBits,      ///< Bits of weights,
+  kError,     ///< or the error that a budget of these leaves.
 };
 
 /// What a trial was for, and so which samples it ran on.
@@ -186,6 +188,30 @@ struct Answer {
     int raised = 0;   ///< Layers in higher precision.
   };
   std::vector<CurvePoint> curve;
+  /// Where formats of constant weights were chosen by their bits; nothing elsewhere, and for sets other than the
+  /// search's own.
+  struct Bits {
+    double budget = 0;        ///< Per weight; 0: there was none.
+    bool has_tolerance = true;  ///< False: the threshold of the criterion is 1, and nothing had to meet it.
+    struct Layer {
+      std::string name;
+      Precision format = Precision::kFP32;
+      std::int64_t block = 0;  ///< Weights that share a scale; 0: an output channel, or all, or there are no scales.
+      std::int64_t weights = 0, bits = 0;  ///< Codes, scales and zero points.
+    };
+    std::vector<Layer> layers;  ///< All candidates, in network order.
+    /// Some of the least errors that bits are predicted to allow, from the fewest bits per weight on.
+    struct Point {
+      double bits = 0;
+      double used = 0;  ///< Of the tolerance, as predicted and corrected by the trials.
+    };
+    std::vector<Point> curve;
+
+    std::int64_t weights() const noexcept;
+    std::int64_t bits() const noexcept;
+    double per_weight() const noexcept;
+  };
+  std::optional<Bits> bits;
   std::int64_t evaluations = 0, held_out_evaluations = 0;
   double seconds = 0;           ///< In all,
   double held_out_seconds = 0;  ///< of these for held-out samples.
@@ -306,7 +332,7 @@ ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_pat
 
 /// "search", "layer", "shrink", "fallback", "repair", "hold-out", "untouched", "untouched-rest".
 ULPSCOPE_API std::string_view name_of(TrialKind kind) noexcept;
-/// "fastest", "smallest", "cheapest".
+/// "fastest", "smallest", "cheapest", "bits", "error".
 ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
 ULPSCOPE_API std::vector<std::string> objective_names();
 /// Nothing where none has this name.

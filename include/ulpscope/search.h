@@ -35,6 +35,9 @@ struct SearchStrategy {
   /// What layers may be raised to, from the lowest to the highest.
   std::vector<Precision> ladder{Precision::kFP32};
   Objective objective = Objective::kFastest;
+  /// With formats for weights alone: the least error with at most so many bits per weight, of the constant weights of
+  /// all candidates, codes, scales and zero points together. The objective is kError then. 0: no budget.
+  double bits = 0;
   /// The share of the tolerance that is searched at, so that the answer holds on other data. 0: chosen from the data
   /// (0.03 to 0.5), smaller when errors vary more between samples.
   double margin = 0;
@@ -49,7 +52,7 @@ struct SearchStrategy {
 };
 
 struct SearchOptions : SearchStrategy {
-  /// Without metric and tolerance: rel-l2 with the threshold that is usual for the lowest precision of the model (fp16
+  /// With `bits`, a metric needs no threshold. Without metric and tolerance: rel-l2 with the threshold that is usual for the lowest precision of the model (fp16
   /// and tf32 5e-3, bf16 3e-2, int8 and fp8 5e-2), and a warning.
   CriterionOptions criterion;
   /// Layers that stay in the highest or the lowest precision: names of layers or ONNX nodes, operators ("Softmax"), or

@@ -53,6 +53,7 @@ void bind_search(nb::module_& module) {
       .def_rw("lower", &SearchOptions::lower)
       .def_rw("hold_out", &SearchOptions::hold_out)
       .def_rw("margin", &SearchOptions::margin)
+      .def_rw("bits", &SearchOptions::bits)
       .def_rw("shrink", &SearchOptions::shrink)
       .def_rw("repair", &SearchOptions::repair)
       .def_prop_rw(

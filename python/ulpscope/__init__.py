@@ -23,7 +23,19 @@ from .errors import Error, ErrorCode, InternalError
 if TYPE_CHECKING:
     from . import torch
     from .arguments import FilePath, Names
-    from .answer import Answer, CurvePoint, Judgement, KeptLayer, Lowest, OutputError, Reason, Repair, Trial
+    from .answer import (
+        Answer,
+        Bits,
+        CurvePoint,
+        Judgement,
+        KeptLayer,
+        LayerBits,
+        Lowest,
+        OutputError,
+        Reason,
+        Repair,
+        Trial,
+    )
     from .calibration import Calibration, calibrate
     from .converting import ConvertReport, convert
     from .criterion import Metric
@@ -39,7 +51,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "arguments": ("FilePath", "Names"),
-    "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "Lowest", "OutputError", "Reason", "Repair", "Trial"),
+    "answer": (
+        "Answer", "Bits", "CurvePoint", "Judgement", "KeptLayer", "LayerBits", "Lowest", "OutputError", "Reason", "Repair",
+        "Trial",
+    ),
     "calibration": ("Calibration", "calibrate"),
     "converting": ("ConvertReport", "convert"),
     "criterion": ("Metric",),
@@ -56,8 +71,8 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode", "FilePath",
-    "InternalError", "Judgement", "KeptLayer", "Layer", "Lowest", "Metric", "Model", "Names", "OutputError", "Progress",
+    "Answer", "Bits", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode", "FilePath",
+    "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits", "Lowest", "Metric", "Model", "Names", "OutputError", "Progress",
     "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch",
     "measure_target", "quantize", "report", "search", "verify",
 ]  # fmt: skip

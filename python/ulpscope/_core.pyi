@@ -102,6 +102,7 @@ class SearchOptions:
     lower: list[str]
     hold_out: bool
     margin: float
+    bits: float
     shrink: bool
     repair: bool
     max_trials: int

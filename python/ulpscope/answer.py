@@ -118,6 +118,9 @@ class Trial:
     seconds: float  #: That the trial took.
 
 
+_LAYER_BITS = ("name", "format", "block", "weights", "bits")
+
+
 @dataclass(frozen=True)
 class CurvePoint:
     """A point of the predicted curve of error against time."""
@@ -126,6 +129,31 @@ class CurvePoint:
     used: float  #: Of the tolerance, as predicted and corrected by the trials; may be infinite.
     raised: int  #: Layers in higher precision.
     trial: Optional[int]  #: A trial of so many layers and this time, for Answer.at; None: it was not tried.
+
+
+@dataclass(frozen=True)
+class LayerBits:
+    """What the constant weights of a layer take. Bits are those of codes, scales and zero points."""
+
+    name: str
+    format: str  #: "int4-64", "nvfp4-weights", "fp32", ...
+    block: Optional[int]  #: Weights that share a scale; None: those of a channel, or there are no scales.
+    weights: int
+    bits: int
+
+
+@dataclass(frozen=True)
+class Bits:
+    """What constant weights take whose formats a search chose by their bits."""
+
+    per_weight: float
+    budget: Optional[float]  #: Per weight; None: as few as hold the tolerance.
+    weights: int
+    bytes: int
+    layers: tuple[LayerBits, ...] = field(repr=False)  #: All candidates, in network order.
+    #: Bits per weight and the least errors that they are predicted to allow: shares of the tolerance, or errors in the unit
+    #: of the metric where there is none.
+    curve: tuple[tuple[float, float], ...] = field(repr=False)
 
 
 class Answer:
@@ -207,8 +235,8 @@ class Answer:
 
     @property
     def objective(self) -> Optional[str]:
-        """What chose the layers: "fastest", "smallest" or "cheapest". None for the layers of a trial (`at`), and for files
-        of earlier releases."""
+        """What chose the layers: "fastest", "smallest", "cheapest", "bits" or "error". None for the layers of a trial (`at`),
+        and for files of earlier releases."""
         objective = self._values.get("objective")
         return None if objective is None else str(objective)
 
@@ -297,6 +325,16 @@ class Answer:
     def time_us(self) -> dict[str, float]:
         """Estimated microseconds on the target of "answer", of everything "lowest", and of everything "highest"."""
         return {name: float(value) for name, value in self._values["time_us"].items()}
+
+    @cached_property
+    def bits(self) -> Optional[Bits]:
+        """Of the objectives "bits" and "error": the format of each layer, and what weights take. None for others."""
+        found = self._values.get("bits")
+        if found is None:
+            return None
+        layers = tuple(LayerBits(*(each[key] for key in _LAYER_BITS)) for each in found["layers"])
+        curve = tuple((float(bits), float(used)) for bits, used in found["curve"])
+        return Bits(found["per_weight"], found["budget"], found["weights"], found["bytes"], layers, curve)
 
     def pareto(self) -> list[CurvePoint]:
         """The curve of error against time, from the fastest assignment to everything in the highest precision."""

@@ -47,10 +47,15 @@ def make_criterion(
     atol: Optional[PerOutput] = None,
     top_k: int = 1,
     iou_level: float = 0.5,
+    needs_threshold: bool = True,
 ) -> Optional[_core.Criterion]:
     """None where nothing says what is good enough. Raises Error(INVALID_ARGUMENT) for both kinds of tolerance, and
     for a metric without a threshold."""
     tolerances = rtol is not None or atol is not None
+    if threshold is None and not tolerances and not needs_threshold and isinstance(metric, str) and ".py" not in metric:
+        criterion = _core.Criterion()
+        criterion.metric = metric
+        return criterion
     if threshold is None and not tolerances:
         if metric != USUAL_METRIC:
             raise Error(

@@ -7,7 +7,7 @@ import re
 #: Options of the program, and the arguments that mean them.
 KEYWORDS = {
     "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend",
-    "--bias-correction": "bias_correction", "--calibration-cache": "calibration",
+    "--bias-correction": "bias_correction", "--bits": "bits", "--calibration-cache": "calibration",
     "--calibration-inputs": "calibration_inputs", "--compare": "compare", "--fusion": "fusion",
     "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
@@ -35,7 +35,7 @@ PROGRAMS = (
 _WORDS = {
     "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"),
     "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",), "mx_scale_rule": ("ceil", "ocp"),
-    "objective": ("fastest", "smallest", "cheapest"), "weight_scales": ("amax", "least-squares", "activations"),
+    "objective": ("fastest", "smallest", "cheapest", "bits", "error"), "weight_scales": ("amax", "least-squares", "activations"),
 }  # fmt: skip
 #: Commands stay as they are, between quotes and on lines of their own. An option may have a value, or what stands for
 #: one, behind it.

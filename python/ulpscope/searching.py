@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,7 @@ def search(
     weight_scales: Optional[str] = None,
     mx_scale_rule: str = "ceil",
     calibration_inputs: Optional[Data] = None,
+    bits: Optional[float] = None,
 ) -> Answer:
     """The layers to keep in higher precision, so that the outputs stay within a tolerance; as `ulpscope precision search`.
 
@@ -89,7 +91,8 @@ def search(
                  Else `rtol` and `atol`: each element is within rtol * |golden| or atol. With none of these: the threshold
                  of rel-l2 that is usual for the precisions (fp16 and tf32 5e-3, bf16 3e-2, int8 5e-2), and a warning.
     margin:      the share of the tolerance that is searched at, above 0, at most 1. None: from the data.
-    objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds).
+    objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds); with formats for weights alone also "bits",
+                 as few bits per weight as hold the tolerance, or "error", the least error with `bits`.
     keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
     calibration: int8 scales: of `ulpscope.calibrate`, {tensor: scale}, or a calibration cache. None: from `data`.
     target:      the GPU whose times are estimated: "l4", "h100" or another of data/targets, or a file of
@@ -109,6 +112,9 @@ def search(
                  by). None: activations.
     mx_scale_rule: how the scales of mxfp8 and mxfp4 become powers of two: "ceil", or "ocp", down.
     calibration_inputs: samples that ranges and mean squares of activations come from. None: those of the search.
+    bits:        with formats for weights alone ("int4", "nvfp4-weights", "int8-weights", ...): at most so many bits per
+                 weight, codes, scales and zero points of all candidates together, with the least error. The metric needs
+                 no threshold then; with one, the answer has to meet it, too.
 
     backend:     who runs the trials: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     ray:         a Ray cluster whose processes run samples and trials (pip install 'ulpscope[ray]'): "auto", "HOST:PORT",
@@ -123,7 +129,7 @@ def search(
     ('found', ['Add', 'Sub'])
     """
     begin = time.monotonic()
-    criterion = make_criterion(metric, threshold, rtol, atol)
+    criterion = make_criterion(metric, threshold, rtol, atol, needs_threshold=bits is None)
     ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback, "fallback")}, key=_rank)
     wanted = precisions_of(precisions, "precisions")
     wanted += [rung for rung in ladder if rung != _ORDER[-1] and rung not in wanted]
@@ -142,7 +148,7 @@ def search(
     strategy.set_ladder(ladder)
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
     assign(
-        strategy, margin=_checked_margin(margin), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
+        strategy, margin=_checked_margin(margin), bits=_checked_bits(bits), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
         shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit, time_limit=time_limit or 0,
         ray=ray, ray_workers=ray_workers,
     )  # fmt: skip
@@ -174,6 +180,14 @@ def search(
     if interrupted:
         raise SearchInterrupted(answer)
     return answer
+
+
+def _checked_bits(bits: Optional[float]) -> float:
+    if bits is None:
+        return 0.0
+    if not 0 < bits < math.inf:
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] bits: expected a number of bits per weight above 0, got {bits}")
+    return bits
 
 
 def _rank(precision: str) -> int:

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "api/loaded_model.h"
@@ -16,6 +17,7 @@
 #include "precision/fingerprint.h"
 #include "precision/format_choice.h"
 #include "precision/lowest.h"
+#include "precision/objective.h"
 #include "precision/repair.h"
 #include "precision/sample_pairs.h"
 #include "precision/sample_server.h"
@@ -35,6 +37,13 @@ namespace {
 
 /// Every so many samples one is held out, where nothing else is.
 constexpr std::size_t kHoldOutEvery = 4;
+
+/// The least error within a budget is had by any metric; what has to hold is for the user to say.
+bool needs_no_tolerance(const SearchOptions& options) {
+  const CriterionOptions& criterion = options.criterion;
+  return options.bits > 0 && criterion.threshold.empty() && criterion.atol.empty() && criterion.rtol.empty() &&
+         criterion.metric_script.empty() && !criterion.metric_function;
+}
 
 /// Everything that a search works on.
 struct Prepared {
@@ -174,6 +183,32 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
     check_golden(data.held_out_golden, expected, criterion, infinities_equal, std::ssize(data.held_out));
 }
 
+/// What a budget of bits is about.
+void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
+  const auto refuse = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "[search] " + text); };
+  const ObjectiveRule& rule = rule_of(options.objective);
+  if (options.bits != 0 && !(std::isfinite(options.bits) && options.bits > 0))
+    refuse(fmt::format("--bits: expected a number of bits per weight above 0, got {}", options.bits));
+  if (options.bits > 0 && options.objective != Objective::kError)
+    refuse(fmt::format("--bits and --objective {} contradict each other: a budget is for the least error; try one of "
+                       "them alone",
+                       rule.name));
+  if (options.objective == Objective::kError && options.bits == 0)
+    refuse("--objective error: expected --bits beside it, the bits per weight that may be spent");
+  if (!rule.of_formats) return;
+  const std::string asked = options.bits > 0 ? "--bits" : "--objective bits";
+  if (options.shrink) refuse(asked + " and --shrink contradict each other: no layers are kept that could go");
+  const std::vector<Precision> members = enabled.members();
+  const auto both = std::ranges::find_if(members, [](Precision each) { return is_quantized(each); });
+  if (both != members.end())
+    refuse(fmt::format("{}: expected formats for weights alone, got {}, which has activations in it, too; try "
+                       "--weights-only (in Python {})",
+                       asked, name_of(*both), name_of(weights_alone(*both))));
+  if (std::ranges::none_of(members, is_of_weights))
+    refuse(asked + ": expected --weights-only with formats beside it, which bits are spent on; try --weights-only "
+                   "--int4 --nvfp4 --int8 --fp8");
+}
+
 void check_options(const SearchStrategy& options) {
   const auto other = std::ranges::find_if_not(options.ladder, [](Precision each) { return is_rung(form_of(each)); });
   if (options.ladder.empty() || other != options.ladder.end())
@@ -207,6 +242,7 @@ void measure_activations(const Model& model, const std::vector<TensorMap>& sampl
 Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(model);
   check_options(options);
+  check_bits(options, loaded.build.enabled);
   set_num_threads(loaded.build.threads);
   Prepared result;
   static_cast<SearchStrategy&>(result.task) = options;
@@ -300,6 +336,53 @@ void ask_for_formats(Prepared& prepared) {
   prepared.data.network = std::move(network);
 }
 
+/// Where bits count: layers ask for the format of the fewest, in a copy of the network, and may have the others.
+void offer_formats(Prepared& prepared) {
+  SearchTask& task = prepared.task;
+  auto network = std::make_shared<Network>(*prepared.data.network);
+  Trials trials(network, task.build, prepared.data.samples);
+  const auto spec = trials.specialization();
+  const DataType number = trials.assign(own_requests(*network)).int8_output;
+  task.formats = weight_formats(*spec, task.build.enabled, task.ladder, number);
+  for (const auto* fixed : {&task.keep, &task.lower})
+    for (const LayerId id : *fixed) task.formats.erase(id);
+  std::erase_if(task.formats, [&](const auto& each) { return network->layer(each.first).precision.has_value(); });
+  if (task.formats.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[search] there is nothing to search: no product of the model has constant weights that one of the "
+                "formats suits; try other formats, or fewer names in --keep and --lower");
+  std::vector<std::string_view> blocks_of_64;
+  for (const auto& [id, formats] : task.formats) {
+    network->layer(id).precision = formats.front();
+    if (task.build.enabled.has(Precision::kINT4) &&
+        std::ranges::find(formats, Precision::kINT4Block64) != formats.end())
+      blocks_of_64.push_back(network->layer(id).name);
+  }
+  if (!blocks_of_64.empty())
+    log_info(fmt::format("int4 has blocks of 64 in {} layer(s) whose sums are no multiple of 128: {}{}",
+                         blocks_of_64.size(), blocks_of_64.front(), blocks_of_64.size() > 1 ? ", ..." : ""));
+  prepared.data.network = network;
+  const double weights = static_cast<double>(total_weights(*spec, task.formats)),
+               least = static_cast<double>(fewest_bits(*spec, task.formats, number)) / weights;
+  if (task.bits > 0 && task.bits < least) throw_small_budget(task.bits, least);
+}
+
+/// With what a budget of bits says by itself, and the usual tolerance.
+SearchOptions completed(SearchOptions options, const BuildOptions& build) {
+  if (options.bits != 0 && options.objective == Objective::kFastest) options.objective = Objective::kError;
+  CriterionOptions& criterion = options.criterion;
+  if (needs_no_tolerance(options)) {
+    if (criterion.metric.empty()) criterion.metric = "rel-l2";
+    // Of shares, 1 would leave no room.
+    const auto kind = metric_from_name(criterion.metric);
+    const bool is_share = kind == MetricKind::kTopK || kind == MetricKind::kIou;
+    criterion.threshold = is_share ? 0.5 : 1.0;
+  }
+  if (options.objective == Objective::kError && options.margin == 0) options.margin = 1;
+  criterion = with_usual_tolerance(std::move(criterion), build);
+  return options;
+}
+
 /// `network`: the model's, with the formats that its layers ask for.
 AnswerFile describe(const LoadedModel& model, const Network& network, const SearchOptions& options, Answer answer) {
   AnswerFile file;
@@ -331,12 +414,15 @@ AnswerFile describe(const LoadedModel& model, const Network& network, const Sear
 
 AnswerFile search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
   const LoadedModel& loaded = ModelAccess::loaded(model);
-  SearchOptions options = given;
-  options.criterion = with_usual_tolerance(given.criterion, loaded.build);
+  SearchOptions options = completed(given, loaded.build);
   // A cluster that does not answer is known before anything else is done.
   const std::shared_ptr<RayWorkers> workers = connect(loaded, options);
   Prepared prepared = prepare(model, samples, options);
-  ask_for_formats(prepared);
+  prepared.task.has_tolerance = !needs_no_tolerance(given);
+  if (rule_of(options.objective).of_formats)
+    offer_formats(prepared);
+  else
+    ask_for_formats(prepared);
   const SearchTask& task = prepared.task;
   Journal journal;
   std::optional<TemporaryFolder> folder;
@@ -372,9 +458,10 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
 }
 
 SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
-  SearchOptions options = given;
-  options.criterion = with_usual_tolerance(given.criterion, ModelAccess::loaded(model).build);
-  const Prepared prepared = prepare(model, samples, options);
+  const SearchOptions options = completed(given, ModelAccess::loaded(model).build);
+  Prepared prepared = prepare(model, samples, options);
+  prepared.task.has_tolerance = !needs_no_tolerance(given);
+  if (rule_of(options.objective).of_formats) offer_formats(prepared);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);
   Requests requested = own_requests(*data.network);

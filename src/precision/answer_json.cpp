@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "graph/repair.h"
+#include "precision/bits_json.h"
 #include "precision/build_record.h"
 #include "precision/lowest.h"
 #include "precision/network_json.h"
@@ -307,6 +308,7 @@ Json from_answer(const AnswerFile& file) {
           {"target", answer.target},
           {"target_hash", answer.target_hash.empty() ? Json() : Json(answer.target_hash)},
           {"time_us", from_times(answer)},
+          {"bits", json::from_bits(answer)},
           {"evaluations", answer.evaluations},
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
@@ -441,6 +443,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(to_repair(each)); });
   read_figures(reader, answer);
   json::read_lowest(reader, answer);
+  json::read_bits(reader, answer);
   if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
     file.calibration_cache = int8.at("calibration_cache").text();
     int8.at("scales").members([&](const std::string& name, const Reader& scale) {

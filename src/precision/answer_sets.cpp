@@ -35,6 +35,7 @@ AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string
   answer.message = fmt::format("{} of {} layers: {}", kept.size(), answer.candidates, set);
   answer.kept = std::move(kept);
   answer.following.clear();
+  answer.bits.reset();
   answer.search = trial.judgement;
   answer.time_us = trial.time_us;
   answer.casts.reset();

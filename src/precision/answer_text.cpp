@@ -30,11 +30,14 @@ std::string microseconds(double value) {
   return fmt::format("{:.3g} us", value);
 }
 
+bool has_tolerance(const Answer& answer) { return !answer.bits || answer.bits->has_tolerance; }
+
 /// "rel-l2 <= 0.01: 0.0031 (31 % of the tolerance), worst in output 'y' of sample 2".
-std::string error_line(const Judgement& judgement) {
+std::string error_line(const Answer& answer, const Judgement& judgement) {
   if (!judgement.problem.empty()) return judgement.problem;
   std::string text = fmt::format("{:.4g}", judgement.value);
-  text += std::isfinite(judgement.used) ? fmt::format(", {:.3g} of the tolerance", judgement.used)
+  if (has_tolerance(answer))
+    text += std::isfinite(judgement.used) ? fmt::format(", {:.3g} of the tolerance", judgement.used)
                                         : std::string(", beyond any tolerance");
   if (!judgement.worst_output.empty()) text += fmt::format(", at output '{}'", judgement.worst_output);
   if (judgement.worst_sample >= 0) text += fmt::format(" of sample {}", judgement.worst_sample);
@@ -52,7 +55,39 @@ std::string layer_lines(const KeptLayer& layer) {
   return text;
 }
 
+/// How many layers have which format, and what other bits are predicted to give.
+void append_formats(const Answer::Bits& bits, bool everything, std::string& out) {
+  struct Sum {
+    std::int64_t layers = 0, weights = 0, bits = 0;
+  };
+  std::map<std::pair<Precision, std::int64_t>, Sum> sums;
+  for (const Answer::Bits::Layer& layer : bits.layers) {
+    Sum& sum = sums[{layer.format, layer.block}];
+    ++sum.layers;
+    sum.weights += layer.weights;
+    sum.bits += layer.bits;
+  }
+  out += "Formats of weights:\n";
+  for (const auto& [key, sum] : sums)
+    out += fmt::format("    {}{}: {}, {:.1f} % of the weights, {:.4g} bits each\n", name_of(key.first),
+                       key.second > 0 ? fmt::format(" in blocks of {}", key.second) : "", plural(sum.layers, "layer"),
+                       100.0 * static_cast<double>(sum.weights) / static_cast<double>(bits.weights()),
+                       sum.weights > 0 ? static_cast<double>(sum.bits) / static_cast<double>(sum.weights) : 0);
+  if (everything)
+    for (const Answer::Bits::Layer& layer : bits.layers)
+      out += fmt::format("    {} ({}), {} bits\n", layer.name, name_of(layer.format), layer.bits);
+  if (bits.budget > 0) out += fmt::format("Budget: {:g} bits per weight\n", bits.budget);
+  constexpr std::size_t kShown = 8;
+  const std::size_t step = std::max<std::size_t>(1, bits.curve.size() / kShown);
+  std::vector<std::string> points;
+  for (std::size_t i = 0; i < bits.curve.size(); i += step)
+    points.push_back(fmt::format("{:.3g}: {:.2g}", bits.curve[i].bits, bits.curve[i].used));
+  out += fmt::format("Predicted {} at other bits per weight: {}\n",
+                     bits.has_tolerance ? "shares of the tolerance" : "errors", fmt::join(points, ", "));
+}
+
 void append_layers(const Answer& answer, bool everything, std::string& out) {
+  if (answer.bits) return append_formats(*answer.bits, everything, out);
   if (answer.kept.empty()) {
     out += "Layers to keep in higher precision: none.\n";
     return;
@@ -135,21 +170,27 @@ void append_sets(const Answer& answer, std::string& out) {
 }
 
 void append_figures(const Answer& answer, std::string& out) {
-  out += fmt::format("Tolerance: {}, searched at {:.3g} of it\n", answer.criterion, answer.margin);
+  if (has_tolerance(answer))
+    out += fmt::format("Tolerance: {}, searched at {:.3g} of it\n", answer.criterion, answer.margin);
   if (answer.search_samples > 0 && !answer.search.outputs.empty())
     out += fmt::format("Error on the {} of the search: {}\n", plural(answer.search_samples, "sample"),
-                       error_line(answer.search));
-  if (answer.held_out) {
+                       error_line(answer, answer.search));
+  if (answer.held_out && !has_tolerance(answer)) {
+    out += fmt::format("Error on the {} held out: {}\n", plural(answer.held_out_samples, "sample"),
+                       error_line(answer, *answer.held_out));
+  } else if (answer.held_out) {
     const std::string passed = answer.held_out->passed() ? std::string("all pass")
                                : answer.held_out_passed > 0
                                    ? fmt::format("{} of {} pass", answer.held_out_passed, answer.held_out_samples)
                                    : std::string("not all pass");
     out += fmt::format("Error on the {} held out: {}; {}{}\n", plural(answer.held_out_samples, "sample"),
-                       error_line(*answer.held_out), passed, worth(answer));
+                       error_line(answer, *answer.held_out), passed, worth(answer));
   } else {
     out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
   }
-  out += fmt::format("Cost: {:.3g} % of the multiply-adds stay in higher precision", answer.cost_share * 100.0);
+  out += answer.bits ? std::string("Cost")
+                     : fmt::format("Cost: {:.3g} % of the multiply-adds stay in higher precision",
+                                   answer.cost_share * 100.0);
   if (answer.time_high_us > 0)
     out +=
         fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,

@@ -135,6 +135,7 @@ class MetricCriterion final : public PairwiseCriterion {
   Sensitivity sensitivity() const override {
     if (kind_ == MetricKind::kRelativeMax) return Sensitivity::kRelativeMax;
     if (kind_ == MetricKind::kOneMinusCos) return Sensitivity::kOneMinusCos;
+    if (kind_ == MetricKind::kKl) return Sensitivity::kDivergence;
     return Sensitivity::kRelativeL2;
   }
   double atol(const std::string&) const override { return 0; }

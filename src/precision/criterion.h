@@ -21,6 +21,7 @@ enum class Sensitivity : std::uint8_t {
   kRelativeL2,   ///< |d|_2 / |y|_2
   kRelativeMax,  ///< max |d| / max |y|
   kOneMinusCos,  ///< the part of d that is orthogonal to y, relative to |y|, squared, halved
+  kDivergence,   ///< KL: half of <gradient of the log of a probability, d> squared, the mean over probabilities
   kElementwise,  ///< |d_i| / (atol or rtol |y_i|, whichever is larger)
 };
 

@@ -122,8 +122,8 @@ double sum_of(std::span<const float> values) { return std::accumulate(values.beg
 class ProductsOfTwo final : public ErrorProducts {
  public:
   ProductsOfTwo(Trials& trials, const Specialization& spec, LocalErrors& local, std::span<const CandidateOutput> places,
-                std::span<const TensorId> outputs)
-      : local_(local) {
+                std::span<const TensorId> outputs, Fold fold)
+      : ErrorProducts(fold), local_(local) {
     adjoint_ = adjoint_for(spec, places, outputs);
     Network& network = adjoint_.network;
     network.outputs.clear();
@@ -171,7 +171,7 @@ class ProductsOfTwo final : public ErrorProducts {
     const std::vector<Tensor> sums = executable_->run(sample.feeds);
     std::vector<double> result(product_of_.size(), 0.0);
     for (std::size_t w = 0; w < result.size(); ++w)  // No error is none, even where the gradient is infinite.
-      if (product_of_[w] >= 0 && !sample.kinds[w].exact) result[w] = sum_of(sums[product_of_[w]].values<float>());
+      if (product_of_[w] >= 0 && !sample.kinds[w].exact) result[w] = folded(sums[product_of_[w]].values<float>());
     return result;
   }
 
@@ -209,8 +209,11 @@ class ProductsInOne final : public ErrorProducts {
 
   /// `other` makes what a sample is left to when its errors are not numbers.
   ProductsInOne(Trials& trials, const Specialization& spec, const Assignment& low, std::span<const LayerId> candidates,
-                std::span<const CandidateOutput> places, std::span<const TensorId> outputs, MakeOther other)
-      : twins_(with_twins(trials.network(), low, candidates)), make_other_(std::move(other)) {
+                std::span<const Precision> precisions, std::span<const CandidateOutput> places,
+                std::span<const TensorId> outputs, Fold fold, MakeOther other)
+      : ErrorProducts(fold),
+        twins_(with_twins(trials.network(), low, candidates, precisions)),
+        make_other_(std::move(other)) {
     Network& network = twins_.network;
     const LayerId first_twin(trials.network().layers.size());
     const std::vector<TensorId> gradients = append(adjoint_for(spec, places, outputs));
@@ -218,7 +221,7 @@ class ProductsInOne final : public ErrorProducts {
     place_behind_gradients(first_twin, candidates, places, gradients, sums);
     network.check();
     BuildOptions options = trials.options();
-    options.fusion = is_apart(low, candidates) ? Fusion::kFull : Fusion::kNone;
+    options.fusion = precisions.empty() && is_apart(low, candidates) ? Fusion::kFull : Fusion::kNone;
     std::vector<Shape> shapes;
     for (TensorId input : network.inputs)
       shapes.push_back(input.index() < trials.network().tensors.size() ? *spec.shape(input)
@@ -247,7 +250,7 @@ class ProductsInOne final : public ErrorProducts {
       if (std::isnan(size)) return take_other(sample, seeds);
       sample.kinds[w] = {!std::isfinite(size), size == 0};
       if (!rows_[w].has_product) continue;
-      if (size != 0) result[w] = sum_of(products.subspan(product, rows_[w].count));
+      if (size != 0) result[w] = folded(products.subspan(product, rows_[w].count));
       product += rows_[w].count;
     }
     return result;
@@ -399,6 +402,12 @@ class ProductsInOne final : public ErrorProducts {
 
 }  // namespace
 
+double ErrorProducts::folded(std::span<const float> row_sums) const {
+  if (fold_ == Fold::kSum) return sum_of(row_sums);
+  return std::accumulate(row_sums.begin(), row_sums.end(), 0.0,
+                         [](double sum, double row) { return sum + row * row; });
+}
+
 AdjointNetwork ErrorProducts::adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
                                           std::span<const TensorId> outputs) {
   std::vector<TensorId> wanted;
@@ -411,23 +420,28 @@ AdjointNetwork ErrorProducts::adjoint_for(const Specialization& spec, std::span<
 }
 
 ErrorProductsMaker::ErrorProductsMaker(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
-                                       std::vector<TensorId> outputs)
+                                       std::vector<TensorId> outputs, ErrorProducts::Fold fold,
+                                       std::span<const Precision> precisions)
     : trials_(trials),
       low_(low),
       candidates_(candidates.begin(), candidates.end()),
+      precisions_(precisions.begin(), precisions.end()),
       outputs_(std::move(outputs)),
       candidate_outputs_(ulpscope::candidate_outputs(trials.network(), candidates)),
+      fold_(fold),
       in_one_by_default_(find_backend(trials.options().backend).has_own_memory()),
-      local_errors_(trials.network(), low, candidates, trials.options(), trials.weights()) {}
+      local_errors_(trials.network(), low, candidates, trials.options(), trials.weights(), LocalErrors::Yield::kElements,
+                    precisions) {}
 
 std::shared_ptr<ErrorProducts> ErrorProductsMaker::make(std::size_t sample, bool in_one) {
   const auto spec = trials_.specialization(sample);
   const auto of_two = [this, spec] {
-    return std::make_shared<ProductsOfTwo>(trials_, *spec, local_errors_, candidate_outputs_, outputs_);
+    return std::make_shared<ProductsOfTwo>(trials_, *spec, local_errors_, candidate_outputs_, outputs_, fold_);
   };
   const auto is_open = [&](const CandidateOutput& place) { return !spec->shape(place.tensor); };
   if (!in_one || candidate_outputs_.empty() || std::ranges::any_of(candidate_outputs_, is_open)) return of_two();
-  return std::make_shared<ProductsInOne>(trials_, *spec, low_, candidates_, candidate_outputs_, outputs_, of_two);
+  return std::make_shared<ProductsInOne>(trials_, *spec, low_, candidates_, precisions_, candidate_outputs_, outputs_,
+                                         fold_, of_two);
 }
 
 }  // namespace ulpscope

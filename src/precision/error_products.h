@@ -37,8 +37,14 @@ class ErrorProducts {
 
   /// `inputs` of the network, physical types.
   virtual Sample start(std::span<const Tensor> inputs) = 0;
-  /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>; 0 where no gradient or no
-  /// error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
+  /// How the products of the elements of a gradient and of an error become a number.
+  enum class Fold : std::uint8_t {
+    kSum,         ///< All of them added.
+    kRowSquares,  ///< Those of a row (the last dimension) added; of these sums the squares, added. Rows that have their
+                  ///< own random seeds are independent: this is the expected square of the sum, with less noise.
+  };
+  /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>, folded; 0 where no gradient
+  /// or no error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
   virtual std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) = 0;
 
   /// The outputs that gradients start from: all of those asked for that have a known shape.
@@ -47,11 +53,14 @@ class ErrorProducts {
   bool incomplete(std::size_t place) const { return incomplete_[place] != 0; }
 
  protected:
+  explicit ErrorProducts(Fold fold) : fold_(fold) {}
+  double folded(std::span<const float> row_sums) const;
   /// The gradients of the outputs with respect to these places; says what seeded() and incomplete() are.
   AdjointNetwork adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
                              std::span<const TensorId> outputs);
 
  private:
+  const Fold fold_;
   std::vector<TensorId> seeded_;
   std::vector<char> incomplete_;
 };
@@ -59,9 +68,11 @@ class ErrorProducts {
 /// Makes them for one search.
 class ErrorProductsMaker {
  public:
-  /// `trials` outlives it and what it makes; `outputs`: the float ones that are judged.
+  /// `trials` outlives it and what it makes; `outputs`: the float ones that are judged; `precisions`: as in
+  /// with_twins().
   ErrorProductsMaker(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
-                     std::vector<TensorId> outputs);
+                     std::vector<TensorId> outputs, ErrorProducts::Fold fold = ErrorProducts::Fold::kSum,
+                     std::span<const Precision> precisions = {});
 
   const std::vector<CandidateOutput>& candidate_outputs() const noexcept { return candidate_outputs_; }
   /// For the shapes of a sample. Errors and gradients are two networks where the backend's memory is this process's:
@@ -74,8 +85,10 @@ class ErrorProductsMaker {
   Trials& trials_;
   const Assignment low_;
   const std::vector<LayerId> candidates_;
+  const std::vector<Precision> precisions_;
   const std::vector<TensorId> outputs_;
   const std::vector<CandidateOutput> candidate_outputs_;
+  const ErrorProducts::Fold fold_;
   const bool in_one_by_default_;
   LocalErrors local_errors_;
 };

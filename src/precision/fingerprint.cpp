@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "engine/option_names.h"
 #include "engine/target.h"
+#include "precision/objective.h"
 #include "runners/script_host.h"
 
 namespace ulpscope {
@@ -191,6 +192,9 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--lower", layer_names(task.lower)},
       {"int8 scales", scales.empty() ? scales : hash_of_text(scales)},
   };
+  // Sets are others where layers begin in the formats of the fewest bits.
+  if (rule_of(task.objective).of_formats) result.emplace_back("--objective", std::string(name_of(task.objective)));
+  if (task.bits > 0) result.emplace_back("--bits", fmt::format("{}", task.bits));
   if (have_chosen_scales(build.enabled)) {
     TensorMap squares;
     for (const auto& [name, tensor] : build.mean_squares) squares.push_back({name, tensor});

@@ -19,7 +19,8 @@ std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span
   return places;
 }
 
-TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates) {
+TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
+                       std::span<const Precision> precisions) {
   TwinNetwork made{network, {}};
   Network& twins = made.network;
   twins.outputs.clear();
@@ -41,24 +42,27 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
     made.assignment.precision.push_back(precision);
   };
   const OpDef* sub = op_registry().find("", "Sub");
-  for (LayerId id : candidates) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const LayerId id = candidates[i];
     if (!network.layers.contains(id)) continue;
+    const Precision precision = precisions.empty() ? low.precision[id] : precisions[i];
+    const std::string suffix = precisions.empty() ? "/low" : fmt::format("/{}", name_of(precision));
     Layer twin = network.layer(id);
-    twin.name += "/low";
+    twin.name += suffix;
     for (TensorId& output : twin.outputs) {
       if (output == kNone) continue;
       const TensorId exact = output;
-      output = add_tensor(exact, "/low");
+      output = add_tensor(exact, suffix);
       low_of[exact] = output;
     }
-    add_layer(std::move(twin), low.precision[id]);
+    add_layer(std::move(twin), precision);
     for (const CandidateOutput& place : candidate_outputs(network, {&id, 1})) {
       Layer difference;
-      difference.name = fmt::format("{}/error {}", network.layer(id).name, place.tensor.number());
+      difference.name = fmt::format("{}{}/error {}", network.layer(id).name, suffix, place.tensor.number());
       difference.op = sub;
       difference.opset = AdjointContext::kAdjointOpset;
       difference.inputs = {low_of[place.tensor], place.tensor};
-      difference.outputs = {add_tensor(place.tensor, "/error")};
+      difference.outputs = {add_tensor(place.tensor, suffix + "/error")};
       twins.outputs.push_back(difference.outputs.front());
       add_layer(std::move(difference), Precision::kFP32);
     }
@@ -105,10 +109,12 @@ struct LocalErrors::Twin {
 };
 
 LocalErrors::LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-                         const BuildOptions& options, const WeightCache& weights, Yield yield)
+                         const BuildOptions& options, const WeightCache& weights, Yield yield,
+                         std::span<const Precision> precisions)
     : network_(network),
       low_(low),
       candidates_(candidates.begin(), candidates.end()),
+      precisions_(precisions.begin(), precisions.end()),
       options_(options),
       weights_(weights),
       yield_(yield) {}
@@ -119,7 +125,7 @@ std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> t
                                                      const std::vector<Shape>& shapes) {
   const std::lock_guard lock(mutex_);
   if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return twin_;
-  auto made = std::make_shared<Twin>(with_twins(network_, low_, candidates_));
+  auto made = std::make_shared<Twin>(with_twins(network_, low_, candidates_, precisions_));
   made->tensors.assign(tensors.begin(), tensors.end());
   if (yield_ == Yield::kSquares) sum_squares(made->twins);
   Network& network = made->twins.network;

@@ -38,8 +38,10 @@ struct TwinNetwork {
   /// Fits `assignment` to the layers (new ones in fp32) and storage types to it; to be called last.
   void finish(const InferredNetwork& inferred);
 };
-/// Each twin has the precision and the scales of `low`. Candidates inside of bodies have none.
-TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates);
+/// Each twin has the precision and the scales of `low`. Candidates inside of bodies have none. `precisions`: per
+/// candidate, instead of those of `low`; a layer may be a candidate several times then, in different ones.
+TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
+                       std::span<const Precision> precisions = {});
 
 /// Runs the network with its twins: one pass for all layers, whatever their number.
 class LocalErrors {
@@ -47,9 +49,10 @@ class LocalErrors {
   /// What a run yields of every error: its elements, or the sum of their squares, a number that is finite only if all
   /// of them are.
   enum class Yield : std::uint8_t { kElements, kSquares };
-  /// `network` outlives this. `weights`: prepared constants to share.
+  /// `network` outlives this. `weights`: prepared constants to share. `precisions`: as in with_twins().
   LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-              const BuildOptions& options, const WeightCache& weights = {}, Yield yield = Yield::kElements);
+              const BuildOptions& options, const WeightCache& weights = {}, Yield yield = Yield::kElements,
+              std::span<const Precision> precisions = {});
   ~LocalErrors();
 
   /// Per candidate_outputs(), and the exact values of `tensors` (physical types), for one sample (in the order of the
@@ -70,6 +73,7 @@ class LocalErrors {
   const Network& network_;
   const Assignment low_;
   const std::vector<LayerId> candidates_;
+  const std::vector<Precision> precisions_;
   const BuildOptions options_;
   const WeightCache weights_;
   const Yield yield_;

@@ -11,7 +11,9 @@ namespace {
 double time_of(SearchSpace& space, const Levels& levels) { return space.time_us(levels); }
 double work_share_of(SearchSpace& space, const Levels& levels) { return space.cost_share(levels); }
 
-constexpr std::array<ObjectiveRule, 3> kRules = {{
+double bits_of(SearchSpace& space, const Levels& levels) { return static_cast<double>(total_bits(space, levels)); }
+
+constexpr std::array<ObjectiveRule, 5> kRules = {{
     {.objective = Objective::kFastest,
      .name = "fastest",
      .wish = "the least time",
@@ -32,6 +34,20 @@ constexpr std::array<ObjectiveRule, 3> kRules = {{
      .amount = work_share_of,
      .find = find_few,
      .counts_work = true},
+    {.objective = Objective::kBits,
+     .name = "bits",
+     .wish = "the fewest bits per weight",
+     .help = "the fewest bits of constant weights (--weights-only)",
+     .amount = bits_of,
+     .find = find_fewest_bits,
+     .of_formats = true},
+    {.objective = Objective::kError,
+     .name = "error",
+     .wish = "the least error at a budget of bits",
+     .help = "the least error with the bits that --bits allows",
+     .amount = nullptr,
+     .find = find_least_error,
+     .of_formats = true},
 }};
 
 }  // namespace

@@ -19,6 +19,9 @@ struct ObjectiveRule {
   void (*find)(SearchState& search);
   bool counts_work = false;    ///< A layer weighs as its multiply-adds do, and not as any other.
   bool may_stay_high = false;  ///< A set with more layers may have less of it.
+  /// Layers choose among formats of constant weights (SearchTask::formats), and `find` is all of the search: what
+  /// passes in the lowest formats need not be the best, and sets of other objectives are others' answers.
+  bool of_formats = false;
 };
 
 /// In the order of the enum.

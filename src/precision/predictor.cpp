@@ -17,12 +17,18 @@
 
 namespace ulpscope {
 
+namespace {
+bool is_of_squares(Sensitivity sensitivity) noexcept {
+  return sensitivity == Sensitivity::kOneMinusCos || sensitivity == Sensitivity::kDivergence;
+}
+}  // namespace
+
 double predicted_use(double amplitude, Sensitivity sensitivity) noexcept {
-  return sensitivity == Sensitivity::kOneMinusCos ? amplitude * amplitude : amplitude;
+  return is_of_squares(sensitivity) ? amplitude * amplitude : amplitude;
 }
 
 double amplitude_of(double used, Sensitivity sensitivity) noexcept {
-  return sensitivity == Sensitivity::kOneMinusCos ? std::sqrt(used) : used;
+  return is_of_squares(sensitivity) ? std::sqrt(used) : used;
 }
 
 namespace {
@@ -33,12 +39,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class RandomSigns {
  public:
   explicit RandomSigns(std::uint64_t seed) : state_(seed) {}
+  /// From 0 to 1, below it.
+  double uniform() { return static_cast<double>(word() >> 11) * 0x1p-53; }
   double next() {
     if (left_ == 0) {
-      state_ += 0x9e3779b97f4a7c15u;
-      bits_ = (state_ ^ (state_ >> 30)) * 0xbf58476d1ce4e5b9u;
-      bits_ = (bits_ ^ (bits_ >> 27)) * 0x94d049bb133111ebu;
-      bits_ ^= bits_ >> 31;
+      bits_ = word();
       left_ = 64;
     }
     const bool bit = (bits_ & 1u) != 0;
@@ -48,6 +53,13 @@ class RandomSigns {
   }
 
  private:
+  std::uint64_t word() {
+    state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t bits = (state_ ^ (state_ >> 30)) * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+    return bits ^ (bits >> 31);
+  }
+
   std::uint64_t state_, bits_ = 0;
   int left_ = 0;
 };
@@ -55,6 +67,41 @@ class RandomSigns {
 /// How many standard deviations the largest of n normal values is likely to have.
 double expected_maximum(std::int64_t n) {
   return std::sqrt(2.0 * std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1))));
+}
+
+/// Of rows of logits y, each the gradient of the logarithm of the probability of a label that is drawn from these: its
+/// square times the error's is twice the divergence to second order (the Fisher information). Of rows of probabilities
+/// themselves, signs over the roots of these.
+void project_divergence(std::span<const float> y, std::size_t row, double threshold, RandomSigns& signs, float* v) {
+  const std::size_t rows = row == 0 ? 0 : y.size() / row;
+  bool are_probabilities = true;
+  for (std::size_t r = 0; r < rows && are_probabilities; ++r) {
+    double sum = 0;
+    for (const float each : y.subspan(r * row, row)) {
+      are_probabilities &= each >= 0;
+      sum += each;
+    }
+    are_probabilities &= std::abs(sum - 1) <= 1e-3;
+  }
+  const double scale = 1 / std::sqrt(2 * threshold * static_cast<double>(std::max<std::size_t>(rows, 1)));
+  std::vector<double> p(row);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::span<const float> of = y.subspan(r * row, row);
+    float* to = v + r * row;
+    if (are_probabilities) {
+      for (std::size_t i = 0; i < row; ++i)
+        to[i] = static_cast<float>(signs.next() * scale / std::sqrt(std::max<double>(of[i], 1e-12)));
+      continue;
+    }
+    const double largest = *std::ranges::max_element(of);
+    double sum = 0;
+    for (std::size_t i = 0; i < row; ++i) sum += p[i] = std::isfinite(largest) ? std::exp(of[i] - largest) : 1;
+    double left = signs.uniform() * sum;
+    std::size_t label = 0;
+    while (label + 1 < row && !(left < p[label])) left -= p[label++];
+    for (std::size_t i = 0; i < row; ++i)
+      to[i] = static_cast<float>(scale * ((i == label ? 1.0 : 0.0) - p[i] / sum));
+  }
 }
 
 /// A vector v such that <v, d> has, over its random signs, the root mean square of the share of the tolerance that an
@@ -98,6 +145,10 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
       }
       break;
     }
+    case Sensitivity::kDivergence:
+      project_divergence(values.values<float>(), golden.shape().empty() ? 1 : golden.shape().back(), threshold, signs,
+                         v);
+      break;
     case Sensitivity::kElementwise: {
       const double atol = criterion.atol(output), rtol = criterion.rtol(output);
       const double scale = expected_maximum(n) / count;
@@ -156,14 +207,16 @@ std::vector<TensorId> judged_outputs(const Network& network, const Criterion& cr
 class Prediction {
  public:
   Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
-             std::span<const TensorMap> golden, const PredictorOptions& options, std::size_t first)
+             std::span<const TensorMap> golden, const PredictorOptions& options, std::size_t first,
+             std::vector<Precision> precisions = {})
       : trials_(trials),
         low_(low),
         criterion_(criterion),
         golden_(golden),
         options_(options),
         first_(first),
-        candidates_(candidates.begin(), candidates.end()) {
+        candidates_(candidates.begin(), candidates.end()),
+        precisions_(std::move(precisions)) {
     add_part(0, candidates_.size());
   }
 
@@ -223,8 +276,12 @@ class Prediction {
     Part& part = parts_.emplace_back();
     part.begin = begin;
     part.end = end;
-    part.maker = std::make_unique<ErrorProductsMaker>(trials_, low_, std::span(candidates_).subspan(begin, end - begin),
-                                                      judged_outputs(trials_.network(), criterion_));
+    const bool own = !precisions_.empty();
+    part.maker = std::make_unique<ErrorProductsMaker>(
+        trials_, low_, std::span(candidates_).subspan(begin, end - begin),
+        judged_outputs(trials_.network(), criterion_),
+        own ? ErrorProducts::Fold::kRowSquares : ErrorProducts::Fold::kSum,
+        own ? std::span(precisions_).subspan(begin, end - begin) : std::span<const Precision>());
   }
 
   std::shared_ptr<ErrorProducts> make(Part& part, std::size_t sample) {
@@ -289,7 +346,8 @@ class Prediction {
       std::vector<double> dot(part.end - part.begin, 0.0);
       for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
       for (std::size_t i = 0; i < dot.size(); ++i)
-        result.mean_squares[part.begin + i] += dot[i] * dot[i] / options_.projections;
+        result.mean_squares[part.begin + i] +=
+            (precisions_.empty() ? dot[i] * dot[i] : dot[i]) / options_.projections;
       pass_done();
     }
     for (std::size_t w = 0; w < places.size(); ++w) {
@@ -314,6 +372,7 @@ class Prediction {
   const PredictorOptions options_;
   std::size_t first_, number_ = 0;  ///< Of golden_: its first sample, and that one's number among those predicted from.
   const std::vector<LayerId> candidates_;
+  const std::vector<Precision> precisions_;  ///< Per candidate; empty: those of `low_`, and sums are not of rows.
   std::vector<Part> parts_;
   bool is_split_ = false;
 };
@@ -348,6 +407,22 @@ std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, st
     effects[i].effect = score;
   }
   return effects;
+}
+
+std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
+                                                 const Criterion& criterion, std::span<const TensorMap> golden,
+                                                 const PredictorOptions& options, std::size_t first,
+                                                 const std::function<void(int, int)>& progress) {
+  std::vector<LayerId> ids;
+  std::vector<Precision> precisions;
+  for (const LayerIn& each : layers) {
+    ids.push_back(each.layer);
+    precisions.push_back(each.precision);
+  }
+  Prediction prediction(trials, low, ids, criterion, golden, options, first, std::move(precisions));
+  std::vector<std::vector<double>> result;
+  for (SampleEffects& sample : prediction.run(progress)) result.push_back(std::move(sample.mean_squares));
+  return result;
 }
 
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,

@@ -32,6 +32,21 @@ struct PredictorOptions {
   std::uint64_t seed = 1;
 };
 
+/// A layer in a precision.
+struct LayerIn {
+  LayerId layer = kNone;
+  Precision precision = Precision::kFP32;
+};
+
+/// Of layers, each perhaps in several precisions: the expected square of what its error by itself uses of the
+/// tolerance, as an amplitude, [sample][layer]. From one pass per sample for all local errors, and one adjoint pass per
+/// projection; errors of the rows of a tensor (tokens) count as independent, which takes fewer projections. `low` says
+/// the rest: scales, and what their weights count. Deterministic.
+std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
+                                                 const Criterion& criterion, std::span<const TensorMap> golden,
+                                                 const PredictorOptions& options, std::size_t first,
+                                                 const std::function<void(int done, int all)>& progress);
+
 /// `golden`: the exact outputs of the samples of `trials` from `first` on; the prediction is from these. Local errors
 /// come from one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of
 /// <adjoint, local error>, the largest over samples after these have been drawn towards each other. The effects in the

@@ -28,6 +28,10 @@ bool lowest_suffices(SearchState& search) {
 
 /// The best set that passes the samples of the search and of validation, if there is one.
 void choose(SearchState& search) {
+  if (search.rule().of_formats) {
+    search.rule().find(search);
+    return;
+  }
   if (search.samples.joined > 0 || !lowest_suffices(search)) {
     if (search.layers.effects.empty()) predict(search);
     order(search);

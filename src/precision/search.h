@@ -1,6 +1,7 @@
 // The search for the layers that need more precision (docs/search_algorithm.md).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "precision/criterion.h"
 #include "precision/journal.h"
 #include "precision/predictor.h"
+#include "precision/weight_bits.h"
 #include "runners/work_queue.h"
 #include "ulpscope/search.h"
 
@@ -25,6 +27,10 @@ struct SearchTask : SearchStrategy {
   std::vector<LayerId> lower;  ///< Stay in the lowest; no candidates.
   PredictorOptions predictor;
   bool infinities_equal = false;  ///< Golden infinities are allowed.
+  /// Where bits count (ObjectiveRule::of_formats): what each candidate may have, from the fewest bits to the most, as of
+  /// weight_formats(). The layers of the network ask for the first. Other layers are no candidates.
+  std::map<LayerId, std::vector<Precision>> formats;
+  bool has_tolerance = true;  ///< False: the threshold of the criterion is any; every set of numbers passes.
 };
 
 /// What a search works on.

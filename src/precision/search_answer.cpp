@@ -90,6 +90,21 @@ std::vector<Reason> savings_of(SearchState& search, const Levels& levels, std::s
   return reasons;
 }
 
+/// Of all candidates above the format of the fewest bits.
+std::vector<Reason> reasons_for_formats(const SearchState& search, const Levels& levels) {
+  const auto& squares = search.formats.squares;
+  std::vector<Reason> reasons;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    if (levels[i] == 0) continue;
+    Reason& reason = reasons.emplace_back();
+    reason.low = search.space().precision(i, 0);
+    const double before = i < squares.size() ? squares[i][0] : 0, now = i < squares.size() ? squares[i][levels[i]] : 0;
+    reason.text = fmt::format("rounding: its squared error is predicted to be {:.2g} of that in {}",
+                              before > 0 ? now / before : 0, name_of(*reason.low));
+  }
+  return reasons;
+}
+
 void add_kept(SearchState& search, const Levels& levels) {
   SearchSpace& space = search.space();
   const Network& network = *search.current.network;
@@ -107,7 +122,9 @@ void add_kept(SearchState& search, const Levels& levels) {
     kept.push_back(i);
     (enough && (*enough)[i] == 0 ? for_time : for_accuracy).push_back(i);
   }
-  const std::vector<Reason> reasons = reasons_of(search, for_accuracy), savings = savings_of(search, levels, for_time);
+  const std::vector<Reason> reasons = search.rule().of_formats ? reasons_for_formats(search, levels)
+                                                               : reasons_of(search, for_accuracy),
+                            savings = savings_of(search, levels, for_time);
   auto reason = reasons.begin(), saving = savings.begin();
   for (const std::size_t i : kept) {
     const Layer& layer = network.layer(space.candidates()[i]);
@@ -184,6 +201,7 @@ void add_best(SearchState& search, const Levels& levels) {
   answer.casts = Answer::Casts{casts.count, casts.total_us};
   add_following(search, chosen);
   add_kept(search, levels);
+  if (search.rule().of_formats) note_bits(search, levels);
   add_cancellations(search);
   add_held_out(search, levels);
   // Whatever it was tried for: the set of an answer may be known from measuring a layer.
@@ -198,6 +216,8 @@ void add_figures(SearchState& search) {
   Answer& answer = search.answer;
   answer.objective = options.objective;
   answer.criterion = search.criterion.description();
+  // Of a metric whose threshold nobody gave, its name says all.
+  if (!options.has_tolerance) answer.criterion.resize(std::min(answer.criterion.find(' '), answer.criterion.size()));
   answer.search_samples = static_cast<int>(search.samples.searched);
   answer.held_out_samples = static_cast<int>(search.samples.held_out());
   answer.joined_samples = search.samples.joined;
@@ -241,6 +261,10 @@ Answer::Verdict verdict_of(const SearchState& search) {
 std::string sentence_where_found(SearchState& search, const std::string& after) {
   const Answer& answer = search.answer;
   const std::string_view highest = name_of(search.options.ladder.back());
+  if (answer.bits)
+    return fmt::format("{:.4g} bits per weight: {:.1f} MB for the {} weights of {} layers{}", answer.bits->per_weight(),
+                       static_cast<double>(answer.bits->bits()) / 8e6, answer.bits->weights(),
+                       answer.bits->layers.size(), after);
   if (answer.kept.empty()) return "No layer needs more precision" + after;
   if (search.rule().may_stay_high && search.verdict.best == search.space().highest())
     return fmt::format("Stay in {}: nothing that passes is faster than everything in {} ({:.4g} us on {}){}", highest,
@@ -263,6 +287,11 @@ std::string sentence(SearchState& search) {
   const std::string_view highest = name_of(search.options.ladder.back());
   switch (verdict.failure) {
     case Verdict::Failure::kNotReachable:
+      if (answer.bits && answer.bits->budget > 0)
+        return fmt::format(
+            "Not reachable: with at most {:g} bits per weight the outputs use {:.4g} of the tolerance at '{}'; try "
+            "more bits, or --objective bits, which says how many it takes",
+            answer.bits->budget, answer.search.used, answer.search.worst_output);
       return fmt::format(
           "Not reachable: with all {} layers raised the outputs still use {:.4g} of the tolerance at '{}' (limit: "
           "{:g}); it is too tight for {}, or layers that matter were asked to stay low",

@@ -38,7 +38,7 @@ bool passes_held_out(SearchState& search, const Levels& levels) {
   search.show(Stage::kHeldOut);
   const double begin = search.watch.elapsed();
   compute_held_out_golden(search);
-  const bool passed = search.used(levels, TrialKind::kHoldOut) <= 1.0;
+  const bool passed = search.is_within(search.used(levels, TrialKind::kHoldOut), 1.0);
   search.samples.validation_used |= !passed;
   search.answer.held_out_seconds += search.watch.elapsed() - begin;
   search.stage = stage;
@@ -52,8 +52,8 @@ bool passes_untouched(SearchState& search, const Levels& levels) {
   const double begin = search.watch.elapsed();
   compute_held_out_golden(search);
   search.expect({{levels, TrialKind::kUntouchedRest}});
-  const bool passed = search.used(levels, TrialKind::kUntouched) <= 1.0 &&
-                      (untouched == 1 || search.used(levels, TrialKind::kUntouchedRest) <= 1.0);
+  const auto holds = [&](TrialKind kind) { return search.is_within(search.used(levels, kind), 1.0); };
+  const bool passed = holds(TrialKind::kUntouched) && (untouched == 1 || holds(TrialKind::kUntouchedRest));
   search.answer.held_out_seconds += search.watch.elapsed() - begin;
   return passed;
 }
@@ -61,7 +61,7 @@ bool passes_untouched(SearchState& search, const Levels& levels) {
 bool take_untouched(SearchState& search) {
   SearchSamples& samples = search.samples;
   const std::size_t share = (samples.untouched() + 1) / 2;
-  if (samples.untouched() == share || search.used(*search.verdict.best, TrialKind::kUntouched) <= 1.0) {
+  if (samples.untouched() == share || search.is_within(search.used(*search.verdict.best, TrialKind::kUntouched), 1.0)) {
     search.verdict.failure = Verdict::Failure::kFailsUntouched;
     return false;
   }
@@ -94,7 +94,7 @@ bool join_failing_sample(SearchState& search) {
   --samples.validated;
   ++samples.joined;
   forget_best(search);
-  if (!search.layers.effects.empty()) add_sample(search, samples.searched - 1);
+  if (!search.layers.effects.empty() && !search.rule().of_formats) add_sample(search, samples.searched - 1);
   return true;
 }
 

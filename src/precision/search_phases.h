@@ -59,6 +59,14 @@ bool faster_than_lowest(SearchState& search, Levels& levels);
 SquaredEffects squared_effects(SearchState& search);
 void note_curve(SearchState& search, const std::vector<TradeOffPoint>& curve);
 
+/// Choices of formats for weights (search_bits.cpp): as few bits as pass, or the least error within a budget.
+void find_fewest_bits(SearchState& search);
+void find_least_error(SearchState& search);
+/// Of the constant weights of all candidates. REQUIRES: SearchTask::formats.
+std::int64_t total_bits(const SearchSpace& space, const Levels& levels);
+/// What the answer says of the bits of a choice.
+void note_bits(SearchState& search, const Levels& levels);
+
 // Samples that the search does not look at (search_held_out.cpp).
 
 void compute_held_out_golden(SearchState& search);

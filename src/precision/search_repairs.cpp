@@ -306,7 +306,7 @@ void check_golden_values(const SearchState& search, std::span<const TensorMap> g
 void repair(SearchState& search) {
   if (search.space().candidates().empty()) return;
   low_use(search);
-  note_lowest(search, search.repairs.low->judgement);
+  if (!search.rule().of_formats) note_lowest(search, search.repairs.low->judgement);
   repair_constants(search);
   scale_regions(search);
   equalize(search);
@@ -320,6 +320,9 @@ RepairedNetwork with_repairs(const SearchState& search, const RepairedNetwork& f
   // Added layers move the others.
   for (auto* list : {&task.keep, &task.lower})
     for (LayerId& id : *list) id = repaired->find_layer(search.data.network->layer(id).name);
+  task.formats.clear();
+  for (const auto& [id, formats] : search.options.formats)
+    task.formats[repaired->find_layer(search.data.network->layer(id).name)] = formats;
   for (const SingularCancellation& each : search.cancellations)
     for (const LayerId kept : each.layers)
       if (const LayerId id = repaired->find_layer(search.current.network->layer(kept).name);

@@ -40,6 +40,8 @@ void prove_sets(SearchState& search) {
   const Levels highest = space.highest();
   if (space.time_us(highest) < space.time_us(*search.verdict.best)) tried.push_back(highest);
   for (const ObjectiveRule& rule : objective_rules()) {
+    const bool own = rule.objective == search.options.objective;
+    if (!own && (rule.of_formats || search.rule().of_formats)) continue;
     const RaisedLayers raised = space.names(best_for(search, rule, tried));
     const auto trial = std::ranges::find_if(search.answer.trials, [&](const Trial& each) {
       return each.kind != TrialKind::kRepair && is_of_network(each) && each.raised == raised;
@@ -47,7 +49,7 @@ void prove_sets(SearchState& search) {
     if (trial != search.answer.trials.end())
       search.answer.sets.push_back({rule.objective, static_cast<int>(trial - search.answer.trials.begin())});
   }
-  if (search.answer.curve.empty() && !search.layers.effects.empty() && space.highest_level() == 1) {
+  if (!search.rule().of_formats && search.answer.curve.empty() && !search.layers.effects.empty() && space.highest_level() == 1) {
     search.show(Stage::kWeighing);
     note_curve(search, TradeOff(space, squared_effects(search)).curve());
   }

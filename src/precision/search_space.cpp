@@ -26,6 +26,7 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
   std::vector<LayerId> result;
   for (const LayerPlace& place : all_layers(spec)) {
     const LayerId l = place.id;
+    if (!options.formats.empty() && !options.formats.contains(l)) continue;
     if (fixed[l] || place.folded() || !place.numeric() || !has_precision(place.layer())) continue;
     // Golden results have it in the file's type, too.
     if (narrow_type_in_file(*place.spec, place.inside) != DataType::kUndefined) continue;
@@ -69,6 +70,12 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   for (LayerId bias : biases_) bias_alone_.push_back(bias == kNone ? Precision::kFP32 : high.precision[bias]);
 }
 
+std::uint8_t SearchSpace::highest_level() const noexcept {
+  std::size_t levels = options_.ladder.size();
+  for (const auto& [id, formats] : options_.formats) levels = std::max(levels, formats.size() - 1);
+  return static_cast<std::uint8_t>(levels);
+}
+
 bool SearchSpace::raise_biases() {
   if (biases_raised_ || std::ranges::all_of(biases_, [](LayerId id) { return id == kNone; })) return false;
   return biases_raised_ = true;
@@ -107,6 +114,8 @@ Assignment SearchSpace::assignment(const Levels& levels) {
 
 Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) const {
   const LayerId id = candidates_[candidate];
+  if (const auto found = options_.formats.find(id); found != options_.formats.end())
+    return found->second[std::min<std::size_t>(level, found->second.size() - 1)];
   return level == 0 ? low_.precision[id] : precision_in(network_->layer(id), options_.ladder[level - 1]);
 }
 

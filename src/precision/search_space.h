@@ -14,7 +14,8 @@
 
 namespace ulpscope {
 
-/// Per candidate: 0 is the lowest precision, k > 0 the k-th rung of the ladder.
+/// Per candidate: 0 is the lowest precision, k > 0 the k-th rung of the ladder; or its k-th format, where there are
+/// SearchTask::formats.
 using Levels = std::vector<std::uint8_t>;
 
 /// How many candidates are raised.
@@ -32,7 +33,9 @@ class SearchSpace {
   const std::vector<LayerId>& candidates() const noexcept { return candidates_; }
 
   Levels lowest() const { return Levels(candidates_.size(), 0); }
-  std::uint8_t highest_level() const noexcept { return static_cast<std::uint8_t>(options_.ladder.size()); }
+  std::uint8_t highest_level() const noexcept;
+  /// Those of a candidate. REQUIRES: SearchTask::formats.
+  const std::vector<Precision>& formats(std::size_t candidate) const { return options_.formats.at(candidates_[candidate]); }
   Levels highest() const { return Levels(candidates_.size(), highest_level()); }
 
   Assignment assignment(const Levels& levels);

@@ -193,15 +193,19 @@ double SearchState::used(const Levels& levels, TrialKind kind) {
   return judgement.used;
 }
 
+bool SearchState::is_within(double share, double most) const {
+  return options.has_tolerance ? share <= most : std::isfinite(share);
+}
+
 bool SearchState::passes(const Levels& levels, TrialKind kind) {
   const double share = used(levels, kind);  // Which may set the margin.
-  return share <= answer.margin;
+  return is_within(share, answer.margin);
 }
 
 bool SearchState::passes(const Levels& levels, double predicted) {
   const double measured = used(levels, TrialKind::kSearch);
   if (measured <= kNear) layers.scale.note(predicted, measured);
-  if (!(measured <= answer.margin)) return false;
+  if (!is_within(measured, answer.margin)) return false;
   if (!verdict.holds() && (!verdict.best || better(levels, *verdict.best))) verdict.best = levels;
   return true;
 }

@@ -83,6 +83,14 @@ struct LayerEvidence {
   PredictionScale scale;                         ///< From trials of heads of the order, or of points of the curve.
 };
 
+/// What is predicted of formats, per candidate and level.
+struct FormatEvidence {
+  /// Over `samples` of the search: sums of the squared effects, as amplitudes.
+  std::vector<std::vector<double>> squares;
+  std::size_t samples = 0;
+  std::vector<Answer::Bits::Point> curve;  ///< For the answer.
+};
+
 /// What the search has come to.
 struct Verdict {
   /// The samples that the best set passes.
@@ -114,6 +122,8 @@ struct SearchState {
 
   SearchSpace& space() const { return *current.space; }
   const ObjectiveRule& rule() const { return rule_of(options.objective); }
+  /// Whether this share of the tolerance is good enough: at most `most` of it, or finite where there is none.
+  bool is_within(double share, double most) const;
   /// Tells the observer.
   void show(Stage stage, int done = 0, int all = 0);
   bool is_late(double share = 1) const;
@@ -151,6 +161,7 @@ struct SearchState {
   RepairEvidence repairs;
   std::vector<SingularCancellation> cancellations;  ///< Whose layers are kept.
   LayerEvidence layers;
+  FormatEvidence formats;
   Verdict verdict;
   /// Of the tolerance, by kind of samples and raised layers.
   std::map<std::pair<TrialKind, RaisedLayers::Marks>, double> done;

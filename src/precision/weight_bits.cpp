@@ -1,10 +1,14 @@
 #include "precision/weight_bits.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "engine/element_forms.h"
 #include "formats/numeric_format.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -48,6 +52,33 @@ std::map<LayerId, std::vector<Precision>> weight_formats(const Specialization& s
     result.emplace(id, std::move(formats));
   }
   return result;
+}
+
+std::int64_t total_weights(const Specialization& spec, const std::map<LayerId, std::vector<Precision>>& formats) {
+  std::int64_t weights = 0;
+  std::set<TensorId> seen;
+  for (const auto& [id, each] : formats) {
+    const TensorId tensor = spec.network->layer(id).inputs[1];
+    if (seen.insert(tensor).second) weights += num_elements(*spec.shape(tensor));
+  }
+  return weights;
+}
+
+std::int64_t fewest_bits(const Specialization& spec, const std::map<LayerId, std::vector<Precision>>& formats,
+                         DataType number) {
+  std::int64_t bits = 0;
+  std::set<TensorId> seen;
+  for (const auto& [id, each] : formats)
+    if (seen.insert(spec.network->layer(id).inputs[1]).second) bits += stored_weights(spec, id, each.front(), number).bits;
+  return bits;
+}
+
+void throw_small_budget(double budget, double least) {
+  // Rounded up, so that it can be asked for.
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[search] --bits: expected at least {:.4f}, the bits per weight that the smallest formats "
+                          "allowed take here with their scales, got {}; try more, or a smaller format beside them",
+                          std::ceil(least * 1e4) / 1e4, budget));
 }
 
 std::vector<std::vector<LayerId>> format_groups(const Network& network, const std::vector<LayerId>& layers) {

@@ -26,6 +26,13 @@ StoredWeights stored_weights(const Specialization& spec, LayerId id, Precision p
 std::map<LayerId, std::vector<Precision>> weight_formats(const Specialization& spec, PrecisionSet enabled,
                                                          const std::vector<Precision>& floats, DataType number);
 
+/// The weights of these layers, those that several of them read once; and their bits in the first formats.
+std::int64_t total_weights(const Specialization& spec, const std::map<LayerId, std::vector<Precision>>& formats);
+std::int64_t fewest_bits(const Specialization& spec, const std::map<LayerId, std::vector<Precision>>& formats,
+                         DataType number);
+/// Throws Error(kInvalidArgument) for a budget below the least that is possible; both per weight.
+[[noreturn]] void throw_small_budget(double budget, double least);
+
 /// Groups of these layers: those that read one tensor (Q, K and V; gate and up), since one kernel multiplies them, and
 /// those that share their weights. In network order.
 std::vector<std::vector<LayerId>> format_groups(const Network& network, const std::vector<LayerId>& layers);

@@ -72,7 +72,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "name": TEXTS, "text": TEXTS, "algorithm": TEXTS, "quantize_mode": TEXTS, "calibration_method": TEXTS,
     "accumulation": TEXTS, "weight_scales": TEXTS, "mx_scale_rule": TEXTS, "calibration_inputs": DATA,
     "calibrate_method": TEXTS, "high_precision_dtype": TEXTS,
-    "threshold": (*NUMBERS, dict), "rtol": (*NUMBERS, dict), "atol": (*NUMBERS, dict), "margin": NUMBERS,
+    "threshold": (*NUMBERS, dict), "rtol": (*NUMBERS, dict), "atol": (*NUMBERS, dict), "margin": NUMBERS, "bits": NUMBERS,
     "time_limit": NUMBERS, "quantile": NUMBERS, "threads": (int,), "max_trials": (int,), "memory_limit": (int,),
     "ray_workers": (int,), "samples": (int,), "trial": (int,),
     "measure": (bool,), "resume": (bool,), "shrink": (bool,), "repair": (bool,), "relax": (bool,),

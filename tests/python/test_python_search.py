@@ -21,6 +21,8 @@ from small_models import (
     TASK, beyond_fp16, masked_attention, outputs_of, rel_l2, run_program, same_but_for_time, save_inputs,
 )  # fmt: skip
 
+from test_bits import decoder
+
 import ulpscope
 
 CODE = ulpscope.ErrorCode
@@ -503,3 +505,33 @@ def test_errors_of_sets_that_were_tried_to_measure_a_layer(folder):
     errors = [rel_l2(low.run(s)["y"], exact.run(s)["y"]) for s in samples]
     assert max(errors) > 0 and answer.search.used == pytest.approx(max(errors) / 1e-4, rel=1e-9)
     assert answer.search.worst_output == "y" and "smallest" in answer.to_dict()["sets"]
+
+
+def test_bits_as_the_program_has_them(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_inputs(tmp_path / "in.json", decoder(tmp_path / "m.onnx"))
+    run_program(
+        program, tmp_path, "precision", "search", "m.onnx", "--weights-only", "--int4", "--nvfp4", "--int8", "--load-inputs",
+        "in.json", "--metric", "kl", "--bits", "5", "--no-journal", "--save-answer", "theirs.json",
+    )  # fmt: skip
+    answer = ulpscope.search("m.onnx", "in.json", ["int4", "nvfp4-weights", "int8-weights"], metric="kl", bits=5)
+    theirs = ulpscope.Answer.load("theirs.json")
+    assert answer.objective == "error" and answer.bits == theirs.bits
+    assert answer.bits.per_weight <= answer.bits.budget == 5
+    assert answer.bits.per_weight == sum(each.bits for each in answer.bits.layers) / answer.bits.weights
+    assert answer.error == theirs.error
+    fewest = ulpscope.search("m.onnx", "in.json", ["int4", "int8-weights"], metric="kl", threshold=0.01, objective="bits")
+    assert fewest.bits.budget is None and fewest.verdict == "found" and fewest.error <= 0.01
+
+
+def test_refused_bits(tmp_path):
+    samples = decoder(tmp_path / "m.onnx")
+    for words, message in (
+        ({"bits": 1, "precisions": ["int4"]}, "expected at least 4.5000"),
+        ({"bits": 5}, "formats"),
+        ({"bits": 0, "precisions": ["int4"]}, "above 0"),
+        ({"bits": 5, "precisions": ["int4"], "objective": "cheapest"}, "contradict"),
+    ):
+        with pytest.raises(ulpscope.Error, match=message) as raised:
+            ulpscope.search(str(tmp_path / "m.onnx"), samples, metric="kl", **words)
+        assert raised.value.code == CODE.INVALID_ARGUMENT and "--bits" not in str(raised.value)
