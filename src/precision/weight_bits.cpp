@@ -27,7 +27,7 @@ StoredWeights stored_weights(const Specialization& spec, LayerId id, Precision p
   // DequantizeLinear gives the type of its scales: what stands beside blocks of floats, and channels.
   const int scale_bits = blocked ? format_of(encoding.scale).bits() : 8 * static_cast<int>(size_of(number));
   result.bits = result.weights * format_of(encoding.format).bits() + scales * scale_bits +
-                (encoding.second_scale ? 8 * static_cast<std::int64_t>(size_of(number)) : 0);
+                (encoding.second_scale ? 32 : 0);
   result.block = blocked ? encoding.block : 0;
   return result;
 }
