@@ -191,7 +191,7 @@ struct Answer {
   /// Where formats of constant weights were chosen by their bits; nothing elsewhere, and for sets other than the
   /// search's own.
   struct Bits {
-    double budget = 0;        ///< Per weight; 0: there was none.
+    double budget = 0;          ///< Per weight; 0: there was none.
     bool has_tolerance = true;  ///< False: the threshold of the criterion is 1, and nothing had to meet it.
     struct Layer {
       std::string name;

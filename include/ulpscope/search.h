@@ -52,8 +52,8 @@ struct SearchStrategy {
 };
 
 struct SearchOptions : SearchStrategy {
-  /// With `bits`, a metric needs no threshold. Without metric and tolerance: rel-l2 with the threshold that is usual for the lowest precision of the model (fp16
-  /// and tf32 5e-3, bf16 3e-2, int8 and fp8 5e-2), and a warning.
+  /// With `bits`, a metric needs no threshold. Without metric and tolerance: rel-l2 with the threshold that is usual
+  /// for the lowest precision of the model (fp16 and tf32 5e-3, bf16 3e-2, int8 and fp8 5e-2), and a warning.
   CriterionOptions criterion;
   /// Layers that stay in the highest or the lowest precision: names of layers or ONNX nodes, operators ("Softmax"), or
   /// patterns of these.

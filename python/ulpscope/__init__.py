@@ -52,7 +52,16 @@ if TYPE_CHECKING:
 _HOME = {
     "arguments": ("FilePath", "Names"),
     "answer": (
-        "Answer", "Bits", "CurvePoint", "Judgement", "KeptLayer", "LayerBits", "Lowest", "OutputError", "Reason", "Repair",
+        "Answer",
+        "Bits",
+        "CurvePoint",
+        "Judgement",
+        "KeptLayer",
+        "LayerBits",
+        "Lowest",
+        "OutputError",
+        "Reason",
+        "Repair",
         "Trial",
     ),
     "calibration": ("Calibration", "calibrate"),

@@ -151,8 +151,8 @@ class Bits:
     weights: int
     bytes: int
     layers: tuple[LayerBits, ...] = field(repr=False)  #: All candidates, in network order.
-    #: Bits per weight and the least errors that they are predicted to allow: shares of the tolerance, or errors in the unit
-    #: of the metric where there is none.
+    #: Bits per weight and the least errors that they are predicted to allow: shares of the tolerance, or errors in the
+    #: unit of the metric where there is none.
     curve: tuple[tuple[float, float], ...] = field(repr=False)
 
 
@@ -235,8 +235,8 @@ class Answer:
 
     @property
     def objective(self) -> Optional[str]:
-        """What chose the layers: "fastest", "smallest", "cheapest", "bits" or "error". None for the layers of a trial (`at`),
-        and for files of earlier releases."""
+        """What chose the layers: "fastest", "smallest", "cheapest", "bits" or "error". None for the layers of a trial
+        (`at`), and for files of earlier releases."""
         objective = self._values.get("objective")
         return None if objective is None else str(objective)
 

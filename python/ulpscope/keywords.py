@@ -35,7 +35,8 @@ PROGRAMS = (
 _WORDS = {
     "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"),
     "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",), "mx_scale_rule": ("ceil", "ocp"),
-    "objective": ("fastest", "smallest", "cheapest", "bits", "error"), "weight_scales": ("amax", "least-squares", "activations"),
+    "objective": ("fastest", "smallest", "cheapest", "bits", "error"),
+    "weight_scales": ("amax", "least-squares", "activations"),
 }  # fmt: skip
 #: Commands stay as they are, between quotes and on lines of their own. An option may have a value, or what stands for
 #: one, behind it.

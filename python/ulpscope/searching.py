@@ -186,7 +186,9 @@ def _checked_bits(bits: Optional[float]) -> float:
     if bits is None:
         return 0.0
     if not 0 < bits < math.inf:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] bits: expected a number of bits per weight above 0, got {bits}")
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT, f"[search] bits: expected a number of bits per weight above 0, got {bits}"
+        )
     return bits
 
 

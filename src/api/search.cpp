@@ -190,9 +190,10 @@ void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
   if (options.bits != 0 && !(std::isfinite(options.bits) && options.bits > 0))
     refuse(fmt::format("--bits: expected a number of bits per weight above 0, got {}", options.bits));
   if (options.bits > 0 && options.objective != Objective::kError)
-    refuse(fmt::format("--bits and --objective {} contradict each other: a budget is for the least error; try one of "
-                       "them alone",
-                       rule.name));
+    refuse(
+        fmt::format("--bits and --objective {} contradict each other: a budget is for the least error; try one of "
+                    "them alone",
+                    rule.name));
   if (options.objective == Objective::kError && options.bits == 0)
     refuse("--objective error: expected --bits beside it, the bits per weight that may be spent");
   if (!rule.of_formats) return;
@@ -201,12 +202,14 @@ void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
   const std::vector<Precision> members = enabled.members();
   const auto both = std::ranges::find_if(members, [](Precision each) { return is_quantized(each); });
   if (both != members.end())
-    refuse(fmt::format("{}: expected formats for weights alone, got {}, which has activations in it, too; try "
-                       "--weights-only (in Python {})",
-                       asked, name_of(*both), name_of(weights_alone(*both))));
+    refuse(
+        fmt::format("{}: expected formats for weights alone, got {}, which has activations in it, too; try "
+                    "--weights-only (in Python {})",
+                    asked, name_of(*both), name_of(weights_alone(*both))));
   if (std::ranges::none_of(members, is_of_weights))
-    refuse(asked + ": expected --weights-only with formats beside it, which bits are spent on; try --weights-only "
-                   "--int4 --nvfp4 --int8 --fp8");
+    refuse(asked +
+           ": expected --weights-only with formats beside it, which bits are spent on; try --weights-only "
+           "--int4 --nvfp4 --int8 --fp8");
 }
 
 void check_options(const SearchStrategy& options) {

@@ -38,7 +38,7 @@ std::string error_line(const Answer& answer, const Judgement& judgement) {
   std::string text = fmt::format("{:.4g}", judgement.value);
   if (has_tolerance(answer))
     text += std::isfinite(judgement.used) ? fmt::format(", {:.3g} of the tolerance", judgement.used)
-                                        : std::string(", beyond any tolerance");
+                                          : std::string(", beyond any tolerance");
   if (!judgement.worst_output.empty()) text += fmt::format(", at output '{}'", judgement.worst_output);
   if (judgement.worst_sample >= 0) text += fmt::format(" of sample {}", judgement.worst_sample);
   return text;
@@ -188,9 +188,9 @@ void append_figures(const Answer& answer, std::string& out) {
   } else {
     out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
   }
-  out += answer.bits ? std::string("Cost")
-                     : fmt::format("Cost: {:.3g} % of the multiply-adds stay in higher precision",
-                                   answer.cost_share * 100.0);
+  out += answer.bits
+             ? std::string("Cost")
+             : fmt::format("Cost: {:.3g} % of the multiply-adds stay in higher precision", answer.cost_share * 100.0);
   if (answer.time_high_us > 0)
     out +=
         fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,

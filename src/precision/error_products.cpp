@@ -404,8 +404,7 @@ class ProductsInOne final : public ErrorProducts {
 
 double ErrorProducts::folded(std::span<const float> row_sums) const {
   if (fold_ == Fold::kSum) return sum_of(row_sums);
-  return std::accumulate(row_sums.begin(), row_sums.end(), 0.0,
-                         [](double sum, double row) { return sum + row * row; });
+  return std::accumulate(row_sums.begin(), row_sums.end(), 0.0, [](double sum, double row) { return sum + row * row; });
 }
 
 AdjointNetwork ErrorProducts::adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
@@ -430,8 +429,8 @@ ErrorProductsMaker::ErrorProductsMaker(Trials& trials, const Assignment& low, st
       candidate_outputs_(ulpscope::candidate_outputs(trials.network(), candidates)),
       fold_(fold),
       in_one_by_default_(find_backend(trials.options().backend).has_own_memory()),
-      local_errors_(trials.network(), low, candidates, trials.options(), trials.weights(), LocalErrors::Yield::kElements,
-                    precisions) {}
+      local_errors_(trials.network(), low, candidates, trials.options(), trials.weights(),
+                    LocalErrors::Yield::kElements, precisions) {}
 
 std::shared_ptr<ErrorProducts> ErrorProductsMaker::make(std::size_t sample, bool in_one) {
   const auto spec = trials_.specialization(sample);

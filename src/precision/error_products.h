@@ -43,8 +43,8 @@ class ErrorProducts {
     kRowSquares,  ///< Those of a row (the last dimension) added; of these sums the squares, added. Rows that have their
                   ///< own random seeds are independent: this is the expected square of the sum, with less noise.
   };
-  /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>, folded; 0 where no gradient
-  /// or no error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
+  /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>, folded; 0 where no
+  /// gradient or no error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
   virtual std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) = 0;
 
   /// The outputs that gradients start from: all of those asked for that have a known shape.

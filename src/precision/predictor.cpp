@@ -99,8 +99,7 @@ void project_divergence(std::span<const float> y, std::size_t row, double thresh
     double left = signs.uniform() * sum;
     std::size_t label = 0;
     while (label + 1 < row && !(left < p[label])) left -= p[label++];
-    for (std::size_t i = 0; i < row; ++i)
-      to[i] = static_cast<float>(scale * ((i == label ? 1.0 : 0.0) - p[i] / sum));
+    for (std::size_t i = 0; i < row; ++i) to[i] = static_cast<float>(scale * ((i == label ? 1.0 : 0.0) - p[i] / sum));
   }
 }
 
@@ -346,8 +345,7 @@ class Prediction {
       std::vector<double> dot(part.end - part.begin, 0.0);
       for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
       for (std::size_t i = 0; i < dot.size(); ++i)
-        result.mean_squares[part.begin + i] +=
-            (precisions_.empty() ? dot[i] * dot[i] : dot[i]) / options_.projections;
+        result.mean_squares[part.begin + i] += (precisions_.empty() ? dot[i] * dot[i] : dot[i]) / options_.projections;
       pass_done();
     }
     for (std::size_t w = 0; w < places.size(); ++w) {

@@ -27,8 +27,8 @@ struct SearchTask : SearchStrategy {
   std::vector<LayerId> lower;  ///< Stay in the lowest; no candidates.
   PredictorOptions predictor;
   bool infinities_equal = false;  ///< Golden infinities are allowed.
-  /// Where bits count (ObjectiveRule::of_formats): what each candidate may have, from the fewest bits to the most, as of
-  /// weight_formats(). The layers of the network ask for the first. Other layers are no candidates.
+  /// Where bits count (ObjectiveRule::of_formats): what each candidate may have, from the fewest bits to the most, as
+  /// of weight_formats(). The layers of the network ask for the first. Other layers are no candidates.
   std::map<LayerId, std::vector<Precision>> formats;
   bool has_tolerance = true;  ///< False: the threshold of the criterion is any; every set of numbers passes.
 };

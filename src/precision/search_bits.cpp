@@ -74,8 +74,8 @@ void predict_formats(SearchState& search) {
   PredictorOptions options = search.options.predictor;
   options.projections = kFormatProjections;
   const auto golden = std::span<const TensorMap>(search.samples.golden).subspan(known.samples);
-  for (const std::vector<double>& sample : predict_squares(space.trials(), space.low(), layers, search.criterion,
-                                                           golden, options, known.samples, progress))
+  for (const std::vector<double>& sample :
+       predict_squares(space.trials(), space.low(), layers, search.criterion, golden, options, known.samples, progress))
     for (std::size_t w = 0; w < places.size(); ++w) known.squares[places[w].first][places[w].second] += sample[w];
   known.samples = search.samples.searched;
 }
@@ -276,9 +276,10 @@ Levels search_below(SearchState& search, FormatTradeOff& trade_off, Levels holds
   for (; trials > 0; --trials) {
     const auto& curve = trade_off.knapsack().curve();
     const std::int64_t bits = total_bits(search.space(), holds);
-    std::size_t next = fails < 0 ? 0 : static_cast<std::size_t>(
-                                           std::ranges::upper_bound(curve, fails, {}, &Knapsack::Point::bits) -
-                                           curve.begin());
+    std::size_t next = fails < 0
+                           ? 0
+                           : static_cast<std::size_t>(
+                                 std::ranges::upper_bound(curve, fails, {}, &Knapsack::Point::bits) - curve.begin());
     while (next < curve.size() && curve[next].bits < bits && !likely(next)) ++next;
     if (next == curve.size() || curve[next].bits >= bits) {
       // Against the prediction, where enough would be gained.

@@ -49,7 +49,8 @@ void prove_sets(SearchState& search) {
     if (trial != search.answer.trials.end())
       search.answer.sets.push_back({rule.objective, static_cast<int>(trial - search.answer.trials.begin())});
   }
-  if (!search.rule().of_formats && search.answer.curve.empty() && !search.layers.effects.empty() && space.highest_level() == 1) {
+  if (!search.rule().of_formats && search.answer.curve.empty() && !search.layers.effects.empty() &&
+      space.highest_level() == 1) {
     search.show(Stage::kWeighing);
     note_curve(search, TradeOff(space, squared_effects(search)).curve());
   }

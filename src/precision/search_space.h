@@ -35,7 +35,9 @@ class SearchSpace {
   Levels lowest() const { return Levels(candidates_.size(), 0); }
   std::uint8_t highest_level() const noexcept;
   /// Those of a candidate. REQUIRES: SearchTask::formats.
-  const std::vector<Precision>& formats(std::size_t candidate) const { return options_.formats.at(candidates_[candidate]); }
+  const std::vector<Precision>& formats(std::size_t candidate) const {
+    return options_.formats.at(candidates_[candidate]);
+  }
   Levels highest() const { return Levels(candidates_.size(), highest_level()); }
 
   Assignment assignment(const Levels& levels);

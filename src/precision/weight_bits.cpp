@@ -26,8 +26,8 @@ StoredWeights stored_weights(const Specialization& spec, LayerId id, Precision p
   const std::int64_t scales = num_elements(scale_layout(spec, layer, 1, encoding).scales);
   // DequantizeLinear gives the type of its scales: what stands beside blocks of floats, and channels.
   const int scale_bits = blocked ? format_of(encoding.scale).bits() : 8 * static_cast<int>(size_of(number));
-  result.bits = result.weights * format_of(encoding.format).bits() + scales * scale_bits +
-                (encoding.second_scale ? 32 : 0);
+  result.bits =
+      result.weights * format_of(encoding.format).bits() + scales * scale_bits + (encoding.second_scale ? 32 : 0);
   result.block = blocked ? encoding.block : 0;
   return result;
 }
@@ -69,7 +69,8 @@ std::int64_t fewest_bits(const Specialization& spec, const std::map<LayerId, std
   std::int64_t bits = 0;
   std::set<TensorId> seen;
   for (const auto& [id, each] : formats)
-    if (seen.insert(spec.network->layer(id).inputs[1]).second) bits += stored_weights(spec, id, each.front(), number).bits;
+    if (seen.insert(spec.network->layer(id).inputs[1]).second)
+      bits += stored_weights(spec, id, each.front(), number).bits;
   return bits;
 }
 

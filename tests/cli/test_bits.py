@@ -1,4 +1,5 @@
 """`precision search --bits` and `--objective bits`: what the typed file holds, and what is refused."""
+
 import json
 import math
 
@@ -33,10 +34,17 @@ def decoder(path, blocks=3):
         nodes.append(helper.make_node("Add", [x, product(f"b{b}.mul", f"b{b}.down")], [f"b{b}.x"], f"b{b}.Add"))
         x = f"b{b}.x"
     nodes.append(helper.make_node("MatMul", [x, "head.weight"], ["logits"], "head"))
-    constants.append(numpy_helper.from_array((random.standard_normal((WIDTH, LABELS)) * 0.1).astype(np.float32), "head.weight"))
+    constants.append(
+        numpy_helper.from_array((random.standard_normal((WIDTH, LABELS)) * 0.1).astype(np.float32), "head.weight")
+    )
     info = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "decoder", [info("x", TensorProto.FLOAT, [8, WIDTH])],
-                              [info("logits", TensorProto.FLOAT, [8, LABELS])], constants)
+    graph = helper.make_graph(
+        nodes,
+        "decoder",
+        [info("x", TensorProto.FLOAT, [8, WIDTH])],
+        [info("logits", TensorProto.FLOAT, [8, LABELS])],
+        constants,
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return [{"x": np.random.default_rng(i).standard_normal((8, WIDTH)).astype(np.float32)} for i in range(8)]
 
@@ -46,7 +54,18 @@ def search(run, tmp_path):
     save_inputs(tmp_path / "in.json", decoder(tmp_path / "m.onnx"))
 
     def call(*words):
-        return run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--metric", "kl", "--save-answer", "a.json", *words)
+        return run(
+            "precision",
+            "search",
+            "m.onnx",
+            "--load-inputs",
+            "in.json",
+            "--metric",
+            "kl",
+            "--save-answer",
+            "a.json",
+            *words,
+        )
 
     return call
 
@@ -62,19 +81,26 @@ def stored_bits(path):
             return math.prod(constants[name].dims) * ELEMENT_BITS[TensorProto.DataType.Name(constants[name].data_type)]
         maker = makers[name]
         assert maker.op_type in ("DequantizeLinear", "Cast", "Reshape"), maker
-        return sum(bits_of(each) for each in (maker.input if maker.op_type == "DequantizeLinear" else maker.input[:1]) if each)
+        return sum(
+            bits_of(each) for each in (maker.input if maker.op_type == "DequantizeLinear" else maker.input[:1]) if each
+        )
 
     return {node.name: bits_of(node.input[1]) for node in model.graph.node if node.op_type == "MatMul"}
 
 
-@pytest.mark.parametrize("words", [["--bits", "5"], ["--bits", "4.5001", "--fp16"], ["--objective", "bits", "--threshold", "0.003"]],
-                         ids=["budget", "fp16", "bits"])
+@pytest.mark.parametrize(
+    "words",
+    [["--bits", "5"], ["--bits", "4.5001", "--fp16"], ["--objective", "bits", "--threshold", "0.003"]],
+    ids=["budget", "fp16", "bits"],
+)
 def test_the_typed_file_has_the_bits_of_the_answer(words, search, run, tmp_path):
     outcome = search(*FORMATS, *words, "--keep", "head")
     assert outcome.code == 0, outcome
     answer = json.loads((tmp_path / "a.json").read_text())
     bits = answer["bits"]
-    assert [each["name"] for each in bits["layers"]] == [f"b{b}.{name}" for b in range(3) for name in ("gate", "up", "down")]
+    assert [each["name"] for each in bits["layers"]] == [
+        f"b{b}.{name}" for b in range(3) for name in ("gate", "up", "down")
+    ]
     assert bits["weights"] == 9 * WIDTH * WIDTH and bits["bytes"] == sum(each["bytes"] for each in bits["layers"])
     if bits["budget"] is not None:
         assert bits["per_weight"] <= bits["budget"] == float(words[1])
@@ -84,7 +110,9 @@ def test_the_typed_file_has_the_bits_of_the_answer(words, search, run, tmp_path)
     # Nothing else is asked for: the answer says it all.
     assert_converted(run("convert", "m.onnx", "a.json", "-o", "typed.onnx"))
     stored = stored_bits(tmp_path / "typed.onnx")
-    assert {each["name"]: each["bits"] for each in bits["layers"]} == {name: stored[name] for name in stored if name != "head"}
+    assert {each["name"]: each["bits"] for each in bits["layers"]} == {
+        name: stored[name] for name in stored if name != "head"
+    }
 
 
 def test_int4_with_blocks_of_64_is_said(search, tmp_path):
@@ -108,17 +136,26 @@ def test_a_search_that_goes_on_gives_the_same_answer(search, tmp_path):
     assert "--bits" in search(*FORMATS, "--bits", "6", "--journal", "j.jsonl", "--continue").text
 
 
-@pytest.mark.parametrize("words, message", [
-    ([*FORMATS, "--bits", "4"], "expected at least 4.5000, the bits per weight that the smallest formats allowed take"),
-    (["--fp16", "--bits", "4.5"], "--bits: expected --weights-only with formats beside it"),
-    (["--int4", "--fp8", "--bits", "4.5"], "--bits: expected formats for weights alone, got fp8"),
-    ([*FORMATS, "--bits", "-1"], "--bits: expected a number of bits per weight above 0, got -1"),
-    ([*FORMATS, "--bits", "5", "--objective", "smallest", "--threshold", "1"], "--bits and --objective smallest contradict each other"),
-    ([*FORMATS, "--objective", "error", "--threshold", "1"], "--objective error: expected --bits beside it"),
-    ([*FORMATS, "--objective", "bits"], "needs --threshold"),
-    ([*FORMATS, "--bits", "5", "--shrink"], "--bits and --shrink contradict each other"),
-    ([*FORMATS, "--bits", "5", "--keep", "MatMul"], "there is nothing to search"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            [*FORMATS, "--bits", "4"],
+            "expected at least 4.5000, the bits per weight that the smallest formats allowed take",
+        ),
+        (["--fp16", "--bits", "4.5"], "--bits: expected --weights-only with formats beside it"),
+        (["--int4", "--fp8", "--bits", "4.5"], "--bits: expected formats for weights alone, got fp8"),
+        ([*FORMATS, "--bits", "-1"], "--bits: expected a number of bits per weight above 0, got -1"),
+        (
+            [*FORMATS, "--bits", "5", "--objective", "smallest", "--threshold", "1"],
+            "--bits and --objective smallest contradict each other",
+        ),
+        ([*FORMATS, "--objective", "error", "--threshold", "1"], "--objective error: expected --bits beside it"),
+        ([*FORMATS, "--objective", "bits"], "needs --threshold"),
+        ([*FORMATS, "--bits", "5", "--shrink"], "--bits and --shrink contradict each other"),
+        ([*FORMATS, "--bits", "5", "--keep", "MatMul"], "there is nothing to search"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(words, message, search, tmp_path):
     outcome = search(*words)
     assert outcome.code not in (0, None) and message in " ".join(outcome.text.split()), outcome

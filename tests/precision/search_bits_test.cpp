@@ -89,9 +89,7 @@ double used_by(const Searched& of, const Criterion& criterion, const std::map<st
   Trials trials(of.data.network, of.task.build, of.data.samples);
   Requests requested = own_requests(*of.data.network);
   for (const auto& [name, format] : formats) requested[of.data.network->find_layer(name)] = format;
-  return criterion
-      .judge(trials.run(trials.full_precision(), false), trials.run(trials.assign(requested), false))
-      .used;
+  return criterion.judge(trials.run(trials.full_precision(), false), trials.run(trials.assign(requested), false)).used;
 }
 
 std::map<std::string, Precision> formats_of(const Answer& answer) {
@@ -110,8 +108,7 @@ double bits_of(const Searched& of, const std::map<std::string, Precision>& forma
   const auto spec = specialize(*of.data.network, {{12, kWidth}});
   double bits = 0, weights = 0;
   for (const auto& [name, format] : formats) {
-    const StoredWeights stored =
-        stored_weights(*spec, of.data.network->find_layer(name), format, DataType::kFloat32);
+    const StoredWeights stored = stored_weights(*spec, of.data.network->find_layer(name), format, DataType::kFloat32);
     bits += static_cast<double>(stored.bits);
     weights += static_cast<double>(stored.weights);
   }
@@ -225,8 +222,7 @@ TEST(SearchBits, PredictionsRankLayersAndFormatsAsTrialsDo) {
       if (format != Precision::kFP32) layers.push_back({id, format});
   PredictorOptions options;
   options.projections = 3;
-  const auto squares =
-      predict_squares(trials, low, layers, *criterion, golden, options, 0, {});
+  const auto squares = predict_squares(trials, low, layers, *criterion, golden, options, 0, {});
   ASSERT_EQ(squares.size(), of.data.samples.size());
   std::vector<double> predicted, measured;
   double sum_predicted = 0, sum_measured = 0;

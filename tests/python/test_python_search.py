@@ -520,7 +520,9 @@ def test_bits_as_the_program_has_them(program, tmp_path, monkeypatch):
     assert answer.bits.per_weight <= answer.bits.budget == 5
     assert answer.bits.per_weight == sum(each.bits for each in answer.bits.layers) / answer.bits.weights
     assert answer.error == theirs.error
-    fewest = ulpscope.search("m.onnx", "in.json", ["int4", "int8-weights"], metric="kl", threshold=0.01, objective="bits")
+    fewest = ulpscope.search(
+        "m.onnx", "in.json", ["int4", "int8-weights"], metric="kl", threshold=0.01, objective="bits"
+    )
     assert fewest.bits.budget is None and fewest.verdict == "found" and fewest.error <= 0.01
 
 

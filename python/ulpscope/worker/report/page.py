@@ -209,7 +209,13 @@ def _tiles(answer: Json) -> str:
     tiles = [("Layers kept higher", f"{count:,}", f"of {plural(answer['candidates'], 'candidate')}")]
     bits = answer.get("bits")
     if bits:
-        tiles = [("Bits per weight", f"{bits['per_weight']:.4g}", f"{bits['weights']:,} weights in {bits['bytes'] / 1e6:.1f} MB")]
+        tiles = [
+            (
+                "Bits per weight",
+                f"{bits['per_weight']:.4g}",
+                f"{bits['weights']:,} weights in {bits['bytes'] / 1e6:.1f} MB",
+            )
+        ]
     if answer["search"]["outputs"]:
         tiles.append(("Error, search samples", _used(answer["search"]), f"of the tolerance, {plural(answer['search']['samples'], 'sample')}"))
     held = answer["held_out"]
