@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import sys
+
+from .architecture import complaint
 
 # Before the extension loads OpenMP: its threads would otherwise spin for milliseconds after each piece of work.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-from . import _core  # noqa: E402
+try:
+    from . import _core
+except ImportError:
+    for _file in sorted(pathlib.Path(__file__).parent.glob("_core*.so")):
+        if _wrong := complaint(_file):
+            raise ImportError(_wrong) from None
+    raise
 
 if sys.executable:
     _core.use_python(sys.executable, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -32,6 +32,14 @@ std::string_view name_of(InstructionSet set) noexcept {
   return kNames[static_cast<std::size_t>(set)];
 }
 
+#if defined(__x86_64__)
+constexpr std::string_view kArchitecture = "x86-64";
+#elif defined(__aarch64__)
+constexpr std::string_view kArchitecture = "aarch64";
+#else
+constexpr std::string_view kArchitecture = "its architecture";
+#endif
+
 InstructionSet most_of_processor() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -59,6 +67,11 @@ void check_instruction_set() {
   if (!set)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[build] ULPSCOPE_ISA: expected baseline, avx2 or avx512, got '{}'; try without it", name));
+  if (*set != InstructionSet::kBaseline && kArchitecture != "x86-64")
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[build] ULPSCOPE_ISA: expected baseline, which is all that kernels are made of on {}, got "
+                            "'{}', which processors of x86-64 have; try without it",
+                            kArchitecture, name));
   if (*set > most_of_processor())
     throw Error(
         ErrorCode::kUnsupported,

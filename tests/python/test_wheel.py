@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -71,6 +72,24 @@ def test_the_commit_is_that_of_the_source(state, tmp_path):
 
 def test_the_module_exports_nothing_but_itself():
     assert exported(pathlib.Path(_core.__file__)) == ["PyInit__core"]
+
+
+def test_a_package_for_another_processor_says_so(tmp_path):
+    package = pathlib.Path(ulpscope.__file__).parent
+    shutil.copytree(package, tmp_path / "ulpscope", ignore=shutil.ignore_patterns("_core*", "bin", "__pycache__"))
+    here = platform.machine()
+    other, number = ("aarch64", 183) if here == "x86_64" else ("x86_64", 62)
+    module = f"_core.cpython-{sys.version_info[0]}{sys.version_info[1]}-{other}-linux-gnu.so"
+    (tmp_path / "ulpscope" / "bin").mkdir()
+    for name in ("bin/ulpscope", module):
+        file = tmp_path / "ulpscope" / name
+        file.write_bytes(b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + number.to_bytes(2, "little"))
+        file.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for words in (["-c", "import ulpscope.engine"], ["-m", "ulpscope", "--version"]):
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
+        expected = f"expected a file for {here}, got one for {other}; try the wheel whose name ends in {here}.whl"
+        assert done.returncode == 1 and expected in done.stderr
 
 
 def test_the_program_of_a_package_that_has_none_says_so():
