@@ -23,6 +23,7 @@ add_library(ulpscope_options INTERFACE)
 target_compile_options(ulpscope_options INTERFACE
   -Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   -ffp-contract=off  # a*b+c is two roundings on every processor; fused ones are written as std::fma
+  $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-fsigned-char>  # as on x86-64
   $<$<BOOL:${ULPSCOPE_WARNINGS_AS_ERRORS}>:-Werror>)
 target_link_libraries(ulpscope_options INTERFACE fmt::fmt Threads::Threads
   $<$<BOOL:${ULPSCOPE_OPENMP}>:OpenMP::OpenMP_CXX>)
@@ -50,13 +51,17 @@ function(ulpscope_quickly)
 endfunction()
 
 # One static library per folder of src/, from all of its sources: a wrong dependency is a link error.
-#   ulpscope_folder(<name> [RECURSE] [DEPENDS <target>...] [PRIVATE <target>...])
+#   ulpscope_folder(<name> [RECURSE] [WITHOUT <source>...] [DEPENDS <target>...] [PRIVATE <target>...])
 function(ulpscope_folder name)
-  cmake_parse_arguments(ARG "RECURSE" "" "DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "RECURSE" "" "WITHOUT;DEPENDS;PRIVATE" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   else()
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+  if(ARG_WITHOUT)
+    list(TRANSFORM ARG_WITHOUT PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    list(REMOVE_ITEM sources ${ARG_WITHOUT})
   endif()
   string(REPLACE "/" "_" target ulpscope_${name})
   add_library(${target} STATIC ${sources})

@@ -31,9 +31,11 @@ set_target_properties(ulpscope_library PROPERTIES OUTPUT_NAME ulpscope EXPORT_NA
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
 # oneDNN comes from PyPI: a copy is installed, under the name that the programs ask for.
-get_target_property(dnnl_library DNNL::dnnl LOCATION)
-file(REAL_PATH ${dnnl_library} dnnl_library)
-set(dnnl_soname libdnnl.so.3)
+if(ULPSCOPE_ONEDNN)
+  get_target_property(dnnl_library DNNL::dnnl LOCATION)
+  file(REAL_PATH ${dnnl_library} dnnl_library)
+  set(dnnl_soname libdnnl.so.3)
+endif()
 
 if(SKBUILD)
   return()  # python/CMakeLists.txt says what goes into a wheel
@@ -41,7 +43,9 @@ endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ulpscope)
 install(TARGETS ulpscope_library EXPORT ulpscope_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(PROGRAMS ${dnnl_library} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME ${dnnl_soname})
+if(ULPSCOPE_ONEDNN)
+  install(PROGRAMS ${dnnl_library} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME ${dnnl_soname})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ulpscope DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ulpscope_targets NAMESPACE ulpscope:: DESTINATION ${package_dir} FILE ulpscopeConfig.cmake)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ulpscopeConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,11 +1,11 @@
-// What ULPSCOPE_ISA and ONEDNN_MAX_CPU_ISA name is what kernels are made of. ctest runs it for every set.
+// What ULPSCOPE_ISA names is what kernels are made of. ctest runs it for every set.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/program_kernels.h"
 #include "core/instruction_set.h"
 #include "ulpscope/error.h"
@@ -51,15 +51,6 @@ TEST(InstructionSets, OwnKernelsAreOfTheSetThatIsNamed) {
   EXPECT_EQ(name_of(instruction_set()), cpu::program_kernels().name);
 }
 
-TEST(InstructionSets, OneDnnTakesNoMoreThanTheSetThatIsNamed) {
-  const std::string named = variable("ONEDNN_MAX_CPU_ISA");
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  if (named == "SSE41") EXPECT_EQ(isa, dnnl::cpu_isa::sse41);
-  if (named == "AVX2" && most_of_processor() >= InstructionSet::kAvx2) EXPECT_EQ(isa, dnnl::cpu_isa::avx2);
-  if (named == "AVX512_CORE" && most_of_processor() >= InstructionSet::kAvx512)
-    EXPECT_EQ(isa, dnnl::cpu_isa::avx512_core);
-}
-
 TEST(InstructionSets, WhatIsNoSetIsRefused) {
   EXPECT_EQ(refusal(), "");
   {
@@ -67,6 +58,10 @@ TEST(InstructionSets, WhatIsNoSetIsRefused) {
     EXPECT_EQ(refusal(), "[build] ULPSCOPE_ISA: expected baseline, avx2 or avx512, got 'AVX2'; try without it");
   }
   const Setting wrong("ONEDNN_MAX_CPU_ISA", "avx3");
+  if (cpu::onednn_version().empty()) {
+    EXPECT_EQ(refusal(), "");
+    return;
+  }
   EXPECT_NE(refusal().find("[build] ONEDNN_MAX_CPU_ISA: expected one of DEFAULT, SSE41, "), std::string::npos);
   EXPECT_NE(refusal().find("got 'avx3'"), std::string::npos);
 }
@@ -74,8 +69,12 @@ TEST(InstructionSets, WhatIsNoSetIsRefused) {
 TEST(InstructionSets, WhatTheProcessorLacksIsRefused) {
   const Setting most("ULPSCOPE_ISA", "avx512");
   EXPECT_EQ(refusal().empty(), most_of_processor() == InstructionSet::kAvx512) << refusal();
-  if (!refusal().empty())
-    EXPECT_NE(refusal().find("expected instructions that this processor has, got 'avx512'"), std::string::npos);
+  if (refusal().empty()) return;
+#if defined(__x86_64__)
+  EXPECT_NE(refusal().find("expected instructions that this processor has, got 'avx512'"), std::string::npos);
+#else
+  EXPECT_NE(refusal().find("expected baseline, which is all that kernels are made of on "), std::string::npos);
+#endif
 }
 
 }  // namespace

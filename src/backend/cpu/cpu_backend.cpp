@@ -8,9 +8,9 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "backend/cpu/plan.h"
+#include "backend/cpu/product.h"
 #include "core/instruction_set.h"
 #include "ulpscope/error.h"
 
@@ -44,8 +44,8 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "cpu"; }
   DeviceDescription device() const override {
-    const dnnl_version_t& version = *dnnl::version();
-    return {processor_name(), {{"oneDNN", fmt::format("{}.{}.{}", version.major, version.minor, version.patch)}}};
+    if (onednn_version().empty()) return {processor_name(), {}};
+    return {processor_name(), {{"oneDNN", onednn_version()}}};
   }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                                    const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay*) const override {
@@ -58,7 +58,7 @@ class CpuBackend final : public Backend {
 void check_instructions() {
   check_instruction_set();
   const char* value = std::getenv("ONEDNN_MAX_CPU_ISA");
-  if (value == nullptr || *value == '\0') return;
+  if (value == nullptr || *value == '\0' || onednn_version().empty()) return;
   std::string name = value;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   if (std::find(kSetsOfOneDnn.begin(), kSetsOfOneDnn.end(), name) == kSetsOfOneDnn.end())

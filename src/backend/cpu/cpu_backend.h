@@ -1,5 +1,5 @@
-// This machine's processor: products through oneDNN, programs of our own, the operators' reference kernels for the
-// rest.
+// This machine's processor: products through oneDNN or by our own loops, programs of our own, the operators' reference
+// kernels for the rest.
 #pragma once
 
 #include "backend/backend.h"

@@ -22,6 +22,8 @@ using Index = std::int64_t;
 
 constexpr Index kFewRows = 3;  ///< So few read b once: it is not worth packing.
 
+bool has_onednn() { return !onednn_version().empty(); }
+
 Index round_up(Index value, Index unit) { return (value + unit - 1) / unit * unit; }
 
 /// A matrix b [k, n] in memory, or as [n, k].
@@ -282,7 +284,7 @@ std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const 
   if (spec.type_a != DataType::kFloat32 || spec.type_b != DataType::kFloat32 || spec.panels_b) return nullptr;
   constexpr Index kSomeRows = 16, kLargeMatrix = 1 << 18;
   const bool read_once = spec.m <= kSomeRows && spec.k * spec.n > kLargeMatrix;
-  if (!spec.constant_b && (read_once || (spec.transpose_b && spec.m <= kFewRows))) return nullptr;
+  if (has_onednn() && !spec.constant_b && (read_once || (spec.transpose_b && spec.m <= kFewRows))) return nullptr;
   return std::make_unique<PackedMatMul>(spec, cache, std::move(post_ops));
 }
 
@@ -292,8 +294,9 @@ std::unique_ptr<Kernel> make_pointwise_kernel(const ConvolutionSpec& spec, const
   };
   constexpr Index kFewChannels = 32;  // Below, tiles take longer to begin and to end than to fill.
   const Index out = spec.kernel[0], in = spec.kernel[1];
-  if (!products_depend_on_threads() || instruction_set() == InstructionSet::kBaseline || spec.transposed ||
-      std::min(in, out) < kFewChannels || spec.groups != 1 || spec.type != DataType::kFloat32 ||
+  const bool is_faster = !has_onednn() || (products_depend_on_threads() && std::min(in, out) >= kFewChannels &&
+                                           instruction_set() != InstructionSet::kBaseline);
+  if (!is_faster || spec.transposed || spec.groups != 1 || spec.type != DataType::kFloat32 ||
       num_elements(spec.kernel) != out * in || !are(spec.strides, 1) || !are(spec.pads_begin, 0) ||
       !are(spec.pads_end, 0))
     return nullptr;

@@ -1,4 +1,5 @@
-// Matrix products by our own loops, for processors for which oneDNN has no product of packed weights.
+// Matrix products by our own loops, for processors for which oneDNN has no product of packed weights, and for builds
+// without it.
 #pragma once
 
 #include <memory>

@@ -18,8 +18,8 @@ struct PoolSpec {
 /// NaN in a window is the maximum of the window, as ONNX's reference has it (oneDNN drops it).
 std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec);
 
-/// Through oneDNN. Nothing when it has no such pooling, and for windows of thousands of elements, whose sums in float32
-/// lose digits.
+/// Through oneDNN. Nothing when it has no such pooling, in a build without it, and for windows of thousands of
+/// elements, whose sums in float32 lose digits.
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec);
 
 }  // namespace ulpscope::cpu

@@ -178,57 +178,9 @@ std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const Obje
                                            Stride{kRows * spec.k, 0, kRows * spec.n});
 }
 
-/// A long sum as the sum of short ones.
-class SummedMatMul final : public Kernel {
- public:
-  /// `kernels`: one per piece of k. `results`: how many numbers each of them writes.
-  SummedMatMul(std::vector<std::unique_ptr<Kernel>> kernels, std::int64_t results)
-      : kernels_(std::move(kernels)), results_(results) {}
-
-  std::string name() const override { return fmt::format("{} sums, {}", kernels_.size(), kernels_[0]->name()); }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    thread_local ThreadMemory memory;
-    Tensor part = Tensor::borrow(DataType::kFloat32, {}, memory.floats(static_cast<std::size_t>(results_)), nullptr);
-    Tensor* const to = &part;
-    const float* const from = part.data<float>();
-    float* const sums = outputs[0]->data<float>();
-    kernels_[0]->run(inputs, outputs);
-    for (std::size_t i = 1; i < kernels_.size(); ++i) {
-      kernels_[i]->run(inputs, {&to, 1});
-      parallel_for(results_, items_per_task(results_, 1), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) sums[r] += from[r];
-      });
-    }
-  }
-
- private:
-  const std::vector<std::unique_ptr<Kernel>> kernels_;
-  const std::int64_t results_;
-};
-
-std::unique_ptr<Kernel> make_summed_matmul(MatMulSpec spec, const ObjectCache& cache) {
-  constexpr std::int64_t kSum = 4096;
-  std::int64_t results = spec.m * spec.n;
-  for (std::size_t d = 0; d < spec.batch_a.size(); ++d) results *= std::max(spec.batch_a[d], spec.batch_b[d]);
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  for (std::int64_t k = 0; k < spec.k; k += kSum) {
-    spec.k_begin = k;
-    spec.k_end = std::min(k + kSum, spec.k);
-    kernels.push_back(make_matmul_kernel(spec, cache));
-    spec.bias = {};
-  }
-  return std::make_unique<SummedMatMul>(std::move(kernels), results);
-}
-
 }  // namespace
 
-bool is_long_sum(const MatMulSpec& spec) {
-  constexpr std::int64_t kLongest = 32768;
-  return spec.type_a == DataType::kFloat32 && spec.k_end == 0 && spec.k > kLongest;
-}
-
-std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
-  if (is_long_sum(spec)) return make_summed_matmul(spec, cache);
+std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   const bool depends = products_depend_on_threads() && spec.type_a == DataType::kFloat32;  // Sums of integers do not.
   if (depends) {
     auto packed = make_packed_matmul_kernel(spec, cache);

@@ -1,5 +1,6 @@
-// Matrix products and convolutions through oneDNN. Inputs and weights arrive rounded; products are exact in the
-// accumulator's sense of fp32, and nothing is rounded on the way out.
+// Matrix products and convolutions through oneDNN, or by our own loops in a build without it (without_onednn.cpp).
+// Inputs and weights arrive rounded; products are exact in the accumulator's sense of fp32, and nothing is rounded on
+// the way out.
 #pragma once
 
 #include <functional>
@@ -14,8 +15,11 @@
 
 namespace ulpscope::cpu {
 
+/// "3.2.0"; empty: this build is without oneDNN.
+std::string onednn_version();
+
 /// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
-/// which make_reorder_kernel() is for; with less, it splits sums over threads.
+/// which make_reorder_kernel() is for; with less, it splits sums over threads. Our own loops never do.
 bool products_depend_on_threads();
 
 /// Keeps packed weights; WeightCache::source behind a function.
@@ -41,7 +45,7 @@ struct MatMulSpec : MatrixShape {
   bool panels_b = false;
 };
 
-/// This processor multiplies bytes, and sums of so many products of them are exact.
+/// This processor multiplies bytes, by oneDNN, and sums of so many products of them are exact.
 bool multiplies_bytes(std::int64_t k);
 
 /// Float32 loses digits in sums of so many products: they are added in pieces of k.
@@ -49,6 +53,8 @@ bool is_long_sum(const MatMulSpec& spec);
 
 /// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n]. Null only with panels_b.
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+/// The same for all but long sums.
+std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
 struct ConvolutionSpec {
   Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
@@ -66,7 +72,7 @@ struct ConvolutionSpec {
 };
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
-/// Nothing when oneDNN has no such convolution; of bytes, none with instructions for them.
+/// Nothing when there is no fast kernel for it; of bytes, none with instructions for them.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
 }  // namespace ulpscope::cpu

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "backend/cuda/weight_budget.h"
@@ -17,7 +16,6 @@ std::string text_of(const MatrixProductSpec& spec) { return spec.text(); }
 
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
-constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
 
 /// The candidate whose `run` takes the least time, and its microseconds; null when there are none.
 template <typename Candidate, typename Run>

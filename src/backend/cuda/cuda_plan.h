@@ -72,6 +72,7 @@ class CudaPlan final : public Plan {
   mutable std::vector<Checkpoint> checkpoints_;
   mutable std::vector<Range> stretches_;
   std::shared_ptr<ResultBlocks> results_;        ///< Null: each result has memory of its own.
+  static constexpr std::size_t kNoPlace = static_cast<std::size_t>(-1);
   std::vector<std::size_t> offsets_of_results_;  ///< Per value of the host; kNoPlace: not in the block.
 };
 

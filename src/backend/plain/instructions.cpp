@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope::plain {
