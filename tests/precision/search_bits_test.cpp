@@ -75,6 +75,7 @@ Searched searched(Objective objective, double bits = 0, int blocks = 4) {
   task.build.enabled = {kNVFP4Weights, kINT4, kINT8Weights, kFP8Weights};
   task.build.constraints = ConstraintMode::kObey;
   task.build.assume_lowest = true;
+  task.build.threads = 1;
   task.objective = objective;
   task.bits = bits;
   task.margin = 1;
@@ -117,7 +118,7 @@ double bits_of(const Searched& of, const std::map<std::string, Precision>& forma
 
 TEST(SearchBits, StaysWithinTheBudgetAndIsNoWorseThanOneFormatThatFits) {
   const auto criterion = kl(1);
-  for (const double budget : {4.25, 4.5, 5.0, 6.0, 8.3, 40.0}) {
+  for (const double budget : {4.25, 4.5, 6.0, 40.0}) {
     SCOPED_TRACE(budget);
     const Searched of = searched(Objective::kError, budget);
     const Answer answer = run(of.data, *criterion, of.task);
@@ -209,7 +210,6 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
   return 1 - 6 * squares / (n * (n * n - 1));
 }
 
-// Observed: 0.98.
 TEST(SearchBits, PredictionsRankLayersAndFormatsAsTrialsDo) {
   const Searched of = searched(Objective::kError, 5);
   const auto criterion = kl(1);
