@@ -108,7 +108,7 @@ TEST(Costs, KeepTheTinyPublishedNetworkInFp32) {
   for (const auto& [name, row] : report_of(*engine))
     if (row.op != "Constant") {
       EXPECT_EQ(row.precision, "fp32") << name;
-      EXPECT_THAT(row.reason, HasSubstr("H200")) << name;
+      EXPECT_THAT(row.reason, HasSubstr("NVIDIA L4")) << name;
     }
 }
 

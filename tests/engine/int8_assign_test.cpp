@@ -139,7 +139,7 @@ TEST(Int8Choice, CostsTakeItForLargeProductsOnly) {
   auto rows = report_of(
       *Engine::build(model.load(), options_with_scales({{"x", 0.1f}, {"a", 1.0f}}, ConstraintMode::kNone, false)));
   EXPECT_EQ(rows["First"].precision, "int8");
-  EXPECT_THAT(rows["First"].reason, HasSubstr("H200"));
+  EXPECT_THAT(rows["First"].reason, HasSubstr("NVIDIA L4"));
   EXPECT_EQ(rows["Second"].precision, "int8");
   EXPECT_EQ(rows["Relu"].precision, "fp16");
   EXPECT_EQ(rows["Second"].group, "Second + Relu");
