@@ -16,8 +16,8 @@ bare=(env -i LANG=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1)
 # wheel_for VERSION: the wheel for Python 3.VERSION; one is for 3.12 and all later ones.
 wheel_for() {
   local tag=cp3$(($1 < 12 ? $1 : 12)) wheels
-  wheels=(dist/ulpscope-*-"$tag"-*.whl)
-  if [ ! -e "${wheels[0]}" ]; then fail "there is no wheel for $tag in dist; try scripts/wheel.sh"; fi
+  wheels=(dist/ulpscope-*-"$tag"-*_"$(uname -m)".whl)
+  if [ ! -e "${wheels[0]}" ]; then fail "there is no wheel for $tag on $(uname -m) in dist; try scripts/wheel.sh"; fi
   if [ "$(stat -c %s "${wheels[-1]}")" -gt $((largest * 1000000)) ]; then fail "expected at most $largest MB: ${wheels[-1]}"; fi
   echo "${wheels[-1]}"
 }

@@ -26,7 +26,7 @@ from limits import HANGS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cli" / "02_smallest_set_of_layers"
 VERSION = re.search(r"^project\(ulpscope VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
-WHEELS = sorted((ROOT / "dist").glob("ulpscope-*manylinux*.whl"))
+WHEELS = sorted((ROOT / "dist").glob(f"ulpscope-*manylinux*_{platform.machine()}.whl"))
 LARGEST = 25 * 10**6
 FOREIGN = re.compile(r"protobuf|onnx|dnnl|nanobind|nlohmann|msgpack|3fmt")
 wheels = pytest.mark.parametrize("wheel", WHEELS or [None], ids=lambda path: path.name if path else "none")
