@@ -21,7 +21,7 @@ KEYWORDS = {
 VALUES = {
     "--bf16": "'bf16'", "--continue": "resume=True", "--fp16": "'fp16'", "--fp8": "'fp8'", "--int4": "'int4'",
     "--int8": "'int8'", "--mxfp4": "'mxfp4'", "--mxfp8": "'mxfp8'", "--no-repair": "repair=False",
-    "--nvfp4": "'nvfp4'", "--tf32": "'tf32'",
+    "--nvfp4": "'nvfp4'", "--shrink": "shrink=True", "--tf32": "'tf32'",
 }  # fmt: skip
 #: What the program alone has.
 PROGRAMS = (

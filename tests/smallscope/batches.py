@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import gc
 import json
 import mmap
 import os
@@ -74,6 +75,7 @@ class _Child:
         self._place[:] = struct.pack("q", batch.first)  # That it ends at, if it does before it begins.
         self.readable, writable = os.pipe()
         sys.stdout.flush()
+        gc.freeze()  # The child's garbage collector leaves what the parent knows of shapes alone.
         self.pid = os.fork()
         if self.pid == 0:
             status = 1

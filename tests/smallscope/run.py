@@ -34,7 +34,7 @@ from smallscope.enumeration import Enumeration, plan_of  # noqa: E402
 from smallscope.recipes import Plan  # noqa: E402
 from smallscope.stages import STAGES, TOTAL  # noqa: E402
 
-BATCH = 400
+BATCH = 800
 #: glibc checks blocks when they are freed, and fills them when they are allocated and freed.
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.check=3:glibc.malloc.perturb=165", "MALLOC_PERTURB_": "165"}
 KINDS = (WRONG, CRASHED, BITS, INTERNAL, REFUSED, ORACLE, BROKEN)
