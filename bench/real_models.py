@@ -100,7 +100,9 @@ class Model(NamedTuple):
 
 
 MODELS = {
-    "DNSMOS P.835": Model("speechmos", "dnsmos_models/sig_bak_ovr.onnx", lambda s: {"input_1": speech.recording(s)[None]}),
+    "DNSMOS P.835": Model(
+        "speechmos", "dnsmos_models/sig_bak_ovr.onnx", lambda s: {"input_1": speech.recording(s)[None]}
+    ),
     "Basic Pitch": Model(
         "basic_pitch", "saved_models/icassp_2022/nmp.onnx",
         lambda s: {"serving_default_input_2:0": music(s)[None, :, None]},

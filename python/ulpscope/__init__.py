@@ -80,10 +80,10 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Answer", "Bits", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode", "FilePath",
-    "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits", "Lowest", "Metric", "Model", "Names", "OutputError", "Progress",
-    "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch",
-    "measure_target", "quantize", "report", "search", "verify",
+    "Answer", "Bits", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode",
+    "FilePath", "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits", "Lowest", "Metric", "Model",
+    "Names", "OutputError", "Progress", "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial",
+    "__version__", "calibrate", "convert", "from_torch", "measure_target", "quantize", "report", "search", "verify",
 ]  # fmt: skip
 
 

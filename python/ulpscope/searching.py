@@ -91,8 +91,8 @@ def search(
                  Else `rtol` and `atol`: each element is within rtol * |golden| or atol. With none of these: the threshold
                  of rel-l2 that is usual for the precisions (fp16 and tf32 5e-3, bf16 3e-2, int8 5e-2), and a warning.
     margin:      the share of the tolerance that is searched at, above 0, at most 1. None: from the data.
-    objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds); with formats for weights alone also "bits",
-                 as few bits per weight as hold the tolerance, or "error", the least error with `bits`.
+    objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds); with formats for weights alone also
+                 "bits", as few bits per weight as hold the tolerance, or "error", the least error with `bits`.
     keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
     calibration: int8 scales: of `ulpscope.calibrate`, {tensor: scale}, or a calibration cache. None: from `data`.
     target:      the GPU whose times are estimated: "l4", "h100" or another of data/targets, or a file of
@@ -113,8 +113,8 @@ def search(
     mx_scale_rule: how the scales of mxfp8 and mxfp4 become powers of two: "ceil", or "ocp", down.
     calibration_inputs: samples that ranges and mean squares of activations come from. None: those of the search.
     bits:        with formats for weights alone ("int4", "nvfp4-weights", "int8-weights", ...): at most so many bits per
-                 weight, codes, scales and zero points of all candidates together, with the least error. The metric needs
-                 no threshold then; with one, the answer has to meet it, too.
+                 weight, codes, scales and zero points of all candidates together, with the least error. The metric
+                 needs no threshold then; with one, the answer has to meet it, too.
 
     backend:     who runs the trials: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     ray:         a Ray cluster whose processes run samples and trials (pip install 'ulpscope[ray]'): "auto", "HOST:PORT",
@@ -148,7 +148,8 @@ def search(
     strategy.set_ladder(ladder)
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
     assign(
-        strategy, margin=_checked_margin(margin), bits=_checked_bits(bits), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
+        strategy, margin=_checked_margin(margin), bits=_checked_bits(bits), keep=names_of(keep, "keep"),
+        lower=names_of(lower, "lower"),
         shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit, time_limit=time_limit or 0,
         ray=ray, ray_workers=ray_workers,
     )  # fmt: skip

@@ -17,7 +17,7 @@ ELEMENT_BITS = {"FLOAT": 32, "FLOAT16": 16, "INT8": 8, "INT4": 4, "FLOAT8E4M3FN"
 
 
 def decoder(path, blocks=3):
-    """gate * tanh(up) and down around a residual, and a head. 192 are no multiple of 128: int4 has blocks of 64. Samples."""
+    """gate * tanh(up) and down around a residual, and a head; 192 are no multiple of 128. Samples."""
     random = np.random.default_rng(3)
     nodes, constants, x = [], [], "x"
 
@@ -71,7 +71,7 @@ def search(run, tmp_path):
 
 
 def stored_bits(path):
-    """Per product, by the name of its weights: bits of elements and scales in the file, those of scales of scales as well."""
+    """Per product, by the name of its weights: bits of elements and all scales in the file."""
     model = onnx.load(path)
     constants = {each.name: each for each in model.graph.initializer}
     makers = {output: node for node in model.graph.node for output in node.output}

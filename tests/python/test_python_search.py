@@ -511,8 +511,8 @@ def test_bits_as_the_program_has_them(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_inputs(tmp_path / "in.json", decoder(tmp_path / "m.onnx"))
     run_program(
-        program, tmp_path, "precision", "search", "m.onnx", "--weights-only", "--int4", "--nvfp4", "--int8", "--load-inputs",
-        "in.json", "--metric", "kl", "--bits", "5", "--no-journal", "--save-answer", "theirs.json",
+        program, tmp_path, "precision", "search", "m.onnx", "--weights-only", "--int4", "--nvfp4", "--int8",
+        "--load-inputs", "in.json", "--metric", "kl", "--bits", "5", "--no-journal", "--save-answer", "theirs.json",
     )  # fmt: skip
     answer = ulpscope.search("m.onnx", "in.json", ["int4", "nvfp4-weights", "int8-weights"], metric="kl", bits=5)
     theirs = ulpscope.Answer.load("theirs.json")
