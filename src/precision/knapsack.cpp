@@ -14,7 +14,7 @@ double counted(double error) { return std::isfinite(error) ? std::min(error, kVe
 
 }  // namespace
 
-Knapsack::Knapsack(std::vector<std::vector<KnapsackOption>> groups) : curve_{{}} {
+Knapsack::Knapsack(const std::vector<std::vector<KnapsackOption>>& groups) : curve_{{}} {
   struct Sum {
     Point point;
     Step step;

@@ -22,7 +22,7 @@ class Knapsack {
   static constexpr std::size_t kExact = 16384;
 
   /// REQUIRES: an option in every group, at most 256.
-  explicit Knapsack(std::vector<std::vector<KnapsackOption>> groups);
+  explicit Knapsack(const std::vector<std::vector<KnapsackOption>>& groups);
 
   /// More bits, less error.
   struct Point {

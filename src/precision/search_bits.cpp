@@ -177,7 +177,7 @@ class FormatTradeOff {
         }
       }
     }
-    return Knapsack(std::move(groups));
+    return Knapsack(groups);
   }
 
   SearchState& search_;

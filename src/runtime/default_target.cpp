@@ -40,7 +40,7 @@ std::string target_of_device(std::string_view device) {
 }
 
 std::string default_target(const std::string& backend) {
-  const std::string unknown{kDefaultTarget};
+  std::string unknown{kDefaultTarget};
   if (!find_backend(backend).has_own_memory()) return unknown;
   std::string device;
   try {
