@@ -235,10 +235,8 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   declare_backend(table);
   table.ours().value({"--target"}, target, "GPU",
                      "The GPU whose costs decide: l4, t4, orin, rtx4090, l40s, a100, h100, h200 or b200 (default: the "
-                     "GPU of --backend "
-                     "cuda, else l4), or a file of `target measure` (FILE.json); for `precision search` also measured: "
-                     "this machine, on --backend, measured with the "
-                     "model before the search");
+                     "GPU of --backend cuda, else l4), or a file of `target measure` (FILE.json); for `precision "
+                     "search` also measured: this machine, on --backend, measured with the model before the search");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
       .value({"--trt-backend"}, backend, "NAME",
@@ -319,7 +317,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
           "[options] --mx-scale-rule: expected --mxfp8 or --mxfp4 beside it; other formats have no such scales");
     options.scale_choice.mx = mx_scale_rule_from_name(*mx_scale_rule, "[options] --mx-scale-rule");
   }
-  options.target = target.value_or(default_target(options.backend));
+  options.target = target ? *target : default_target(options.backend);
   refuse_lacking_formats(options);
   options.threads = num_threads();
   options.memory_limit = memory_bytes();

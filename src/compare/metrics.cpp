@@ -395,6 +395,12 @@ const std::vector<std::string>& metric_names() {
 
 bool higher_is_better(MetricKind kind) { return row_of(kind).higher_is_better; }
 
+bool rows_are_probabilities(const Tensor& golden) {
+  if (golden.size() == 0) return true;
+  return with_elements(golden, golden,
+                       [&](const auto* g, const auto*) { return are_probabilities(g, rows_of(golden)); });
+}
+
 double compute_metric(MetricKind kind, const Tensor& golden, const Tensor& candidate,
                       const MetricParameters& parameters) {
   if (golden.size() == 0) {

@@ -61,6 +61,9 @@ bool higher_is_better(MetricKind kind);
 double compute_metric(MetricKind kind, const Tensor& golden, const Tensor& candidate,
                       const MetricParameters& parameters = {});
 
+/// Whether kKl takes the rows of golden results for probabilities, and not for logits.
+bool rows_are_probabilities(const Tensor& golden);
+
 /// The share of the threshold that `value` uses: at most 1 exactly where the value meets the threshold. value /
 /// threshold; for psnr and snr the ratio of amplitudes 10^((threshold - value) / 20); for top-k and iou (1 - value) /
 /// (1 - threshold). Where the threshold leaves no room (0, or 1 for top-k and iou): 0 or infinity. NaN: infinity.

@@ -9,6 +9,7 @@
 #include <ranges>
 #include <thread>
 
+#include "compare/metrics.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "precision/error_products.h"
@@ -72,17 +73,11 @@ double expected_maximum(std::int64_t n) {
 /// Of rows of logits y, each the gradient of the logarithm of the probability of a label that is drawn from these: its
 /// square times the error's is twice the divergence to second order (the Fisher information). Of rows of probabilities
 /// themselves, signs over the roots of these.
-void project_divergence(std::span<const float> y, std::size_t row, double threshold, RandomSigns& signs, float* v) {
+void project_divergence(const Tensor& golden, double threshold, RandomSigns& signs, float* v) {
+  const std::span<const float> y = golden.values<float>();
+  const auto row = golden.shape().empty() ? std::size_t{1} : static_cast<std::size_t>(golden.shape().back());
   const std::size_t rows = row == 0 ? 0 : y.size() / row;
-  bool are_probabilities = true;
-  for (std::size_t r = 0; r < rows && are_probabilities; ++r) {
-    double sum = 0;
-    for (const float each : y.subspan(r * row, row)) {
-      are_probabilities &= each >= 0;
-      sum += each;
-    }
-    are_probabilities &= std::abs(sum - 1) <= 1e-3;
-  }
+  const bool are_probabilities = rows_are_probabilities(golden);
   const double scale = 1 / std::sqrt(2 * threshold * static_cast<double>(std::max<std::size_t>(rows, 1)));
   std::vector<double> p(row);
   for (std::size_t r = 0; r < rows; ++r) {
@@ -145,8 +140,7 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
       break;
     }
     case Sensitivity::kDivergence:
-      project_divergence(values.values<float>(), golden.shape().empty() ? 1 : golden.shape().back(), threshold, signs,
-                         v);
+      project_divergence(values, threshold, signs, v);
       break;
     case Sensitivity::kElementwise: {
       const double atol = criterion.atol(output), rtol = criterion.rtol(output);
