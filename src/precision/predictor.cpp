@@ -155,6 +155,47 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
   return result;
 }
 
+/// Of each sample, the sum over the layers whose effects are usual in size on all of them: `shared`. What is not would
+/// make the level of a sample its own.
+std::vector<double> levels_of(const std::vector<std::vector<double>>& mean_squares, std::vector<char>& shared) {
+  std::vector<double> level;
+  shared.assign(mean_squares.front().size(), 1);
+  for (const std::vector<double>& sample : mean_squares)
+    for (std::size_t i = 0; i < shared.size(); ++i) shared[i] &= sample[i] < 1 ? 1 : 0;
+  for (const std::vector<double>& sample : mean_squares) {
+    double& sum = level.emplace_back(0);
+    for (std::size_t i = 0; i < shared.size(); ++i) sum += shared[i] ? sample[i] : 0;
+  }
+  return level;
+}
+
+/// LayerEffect::spread of each layer. The logarithm of a mean of K squared normal values has a variance of about
+/// 2 / K + 2 / K^2, a quarter of that as an amplitude. Only what is beyond the 99.9th percentile of what n samples show
+/// of this noise (chi squared; Wilson and Hilferty, "The distribution of chi-square", 1931) is a spread.
+std::vector<double> spreads_of(const std::vector<std::vector<double>>& mean_squares, int projections) {
+  constexpr std::size_t kFewest = 4;
+  constexpr double kQuantile = 3.09;
+  const std::size_t samples = mean_squares.size(), layers = samples == 0 ? 0 : mean_squares.front().size();
+  std::vector<double> spreads(layers, 0.0);
+  if (samples < kFewest) return spreads;
+  std::vector<char> shared;
+  const std::vector<double> level = levels_of(mean_squares, shared);
+  if (!std::ranges::all_of(level, [](double each) { return each > 0; })) return spreads;
+  const double k = projections, noise = (2 / k + 2 / (k * k)) / 4, freedom = static_cast<double>(samples - 1);
+  const double part = 2 / (9 * freedom), most = noise * std::pow(1 - part + kQuantile * std::sqrt(part), 3);
+  for (std::size_t i = 0; i < layers; ++i) {
+    double sum = 0, squares = 0;
+    for (std::size_t s = 0; s < samples; ++s) {
+      const double log = std::log(mean_squares[s][i] / level[s]) / 2;
+      sum += log;
+      squares += log * log;
+    }
+    const double variance = (squares - sum * sum / static_cast<double>(samples)) / freedom;
+    if (std::isfinite(variance) && variance > most) spreads[i] = std::sqrt(variance - noise);
+  }
+  return spreads;
+}
+
 /// Per layer, the root of the largest mean square over the samples. A few projections give each of these with a large
 /// variance, and the largest of noisy numbers is too large; but layers that matter for one sample matter for the others
 /// too. So three quarters come from all samples together, at the level of each. Against 64 projections a sample, this
@@ -162,19 +203,12 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
 std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mean_squares) {
   constexpr double kShared = 0.75;
   const std::size_t samples = mean_squares.size(), layers = mean_squares.empty() ? 0 : mean_squares.front().size();
-  // What is not usual in size would make the level of a sample its own.
-  const auto usual = [](double square) { return square < 1; };
-  std::vector<double> level(samples, 1.0), result(layers, 0.0);
-  std::vector<char> shared(layers, 1);
+  std::vector<double> result(layers, 0.0);
+  if (samples == 0) return result;
+  std::vector<char> shared;
+  const std::vector<double> level = levels_of(mean_squares, shared);
   double all = 0;
-  for (std::size_t i = 0; i < layers; ++i)
-    for (std::size_t s = 0; s < samples; ++s) shared[i] &= usual(mean_squares[s][i]) ? 1 : 0;
-  for (std::size_t s = 0; s < samples; ++s) {
-    double sum = 0;
-    for (std::size_t i = 0; i < layers; ++i) sum += shared[i] ? mean_squares[s][i] : 0;
-    level[s] = sum;
-    all += sum / static_cast<double>(samples);
-  }
+  for (const double sum : level) all += sum / static_cast<double>(samples);
   for (std::size_t i = 0; i < layers; ++i) {
     double together = 0, worst = 0;
     for (std::size_t s = 0; s < samples; ++s) together += mean_squares[s][i] / static_cast<double>(samples);
@@ -379,9 +413,10 @@ SamplePredictor::SamplePredictor(Trials& trials, const Assignment& low, std::spa
         return prediction->run_one(sample, golden, number);
       }) {}
 
-std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples) {
+std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples,
+                                         int projections) {
   std::vector<LayerEffect> effects;
-  for (LayerId id : candidates) effects.push_back({id, 0, false, false});
+  for (LayerId id : candidates) effects.push_back({.layer = id});
   std::vector<std::vector<double>> mean_squares;  // [sample][candidate]
   for (SampleEffects& each : samples) {
     for (std::size_t i = 0; i < effects.size(); ++i) {
@@ -390,13 +425,14 @@ std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, st
     }
     mean_squares.push_back(std::move(each.mean_squares));
   }
-  const std::vector<double> scores = worst_of_samples(mean_squares);
+  const std::vector<double> scores = worst_of_samples(mean_squares), spreads = spreads_of(mean_squares, projections);
   for (std::size_t i = 0; i < effects.size(); ++i) {
     double score = scores[i];
     // A gradient that overflows says nothing about the size of the effect.
     if (!std::isfinite(score) && !effects[i].overflows) effects[i].incomplete = true;
     if (!std::isfinite(score) || (effects[i].overflows && score > 1)) score = kInfinity;
     effects[i].effect = score;
+    if (i < spreads.size()) effects[i].spread = spreads[i];
   }
   return effects;
 }
@@ -422,7 +458,8 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
                                          const PredictorOptions& options, std::size_t first,
                                          const std::function<void(int, int)>& progress) {
   return combine_effects(candidates,
-                         Prediction(trials, low, candidates, criterion, golden, options, first).run(progress));
+                         Prediction(trials, low, candidates, criterion, golden, options, first).run(progress),
+                         options.projections);
 }
 
 }  // namespace ulpscope

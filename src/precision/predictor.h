@@ -19,6 +19,10 @@ struct LayerEffect {
   /// The error that this layer alone causes, as a share of the tolerance: an amplitude, so that independent errors add
   /// as the root of the sum of squares. Infinite where the layer's own values overflow and that reaches an output.
   double effect = 0;
+  /// How far apart the samples are about this layer, beyond what all layers and the noise of projections have in
+  /// common: a standard deviation of logarithms. 0 where they agree, or are too few to tell.
+  double spread = 0;
+  bool far_apart = false;  ///< So far that other samples may use all of the tolerance by it: a search says so.
   /// No derivative tells the whole effect (Round, LSTM, If, a layer inside of a body, integers on the way): to be
   /// measured.
   bool incomplete = false;
@@ -76,7 +80,9 @@ class SamplePredictor {
  private:
   std::function<SampleEffects(std::size_t sample, const TensorMap& golden, std::size_t number)> run_;
 };
-std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples);
+/// `projections`: of each sample.
+std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples,
+                                         int projections);
 
 /// The share of the tolerance that a root-sum-square of effects stands for, in the units of Judgement::used.
 double predicted_use(double amplitude, Sensitivity sensitivity) noexcept;

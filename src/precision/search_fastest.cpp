@@ -193,7 +193,7 @@ SquaredEffects squared_effects(SearchState& search) {
   SearchSpace& space = search.space();
   const std::vector<LayerEffect>& lowest = search.layers.effects;
   SquaredEffects squares(lowest.size(), std::vector<double>(space.highest_level() + 1u, 0.0));
-  for (std::size_t i = 0; i < lowest.size(); ++i) squares[i][0] = lowest[i].effect * lowest[i].effect;
+  for (std::size_t i = 0; i < lowest.size(); ++i) squares[i][0] = std::pow(search.layers.weight(i), 2);
   // What is between the lowest and the highest is predicted by itself.
   for (std::uint8_t level = 1; level < space.highest_level(); ++level) {
     Levels levels = space.lowest();

@@ -17,7 +17,7 @@ Levels head(const SearchState& search, Count count) {
 double tail_effect(const SearchState& search, Count count) {
   const auto& [effects, measured, groups, order, scale] = search.layers;
   double squares = 0;
-  for (std::size_t i = order.size(); i-- > count;) squares += effects[order[i]].effect * effects[order[i]].effect;
+  for (std::size_t i = order.size(); i-- > count;) squares += std::pow(search.layers.weight(order[i]), 2);
   return predicted_use(std::sqrt(squares), search.criterion.sensitivity());
 }
 
@@ -53,8 +53,8 @@ std::optional<Count> shortest_head(SearchState& search) {
     fails = 0;
     // Layers whose effects are not finite have to be raised. What the others do together, a trial of these alone tells
     // better than a prediction that asks for many more.
-    const auto infinite = static_cast<Count>(
-        std::ranges::count_if(search.layers.effects, [](const LayerEffect& e) { return !std::isfinite(e.effect); }));
+    const auto infinite = static_cast<Count>(std::ranges::count_if(
+        search.layers.order, [&](std::size_t i) { return !std::isfinite(search.layers.weight(i)); }));
     count = std::max<Count>(1, predicted_count(search, 0));
     if (infinite > 0 && count > 2 * infinite) count = infinite;
   }

@@ -22,6 +22,7 @@ void add_effects(SearchState& search, const std::vector<LayerEffect>& more) {
   for (std::size_t i = 0; i < effects.size(); ++i) {
     effects[i].effect = std::max(effects[i].effect, more[i].effect);
     effects[i].overflows |= more[i].overflows;
+    effects[i].spread = std::max(effects[i].spread, more[i].spread);
   }
 }
 
@@ -132,6 +133,25 @@ void test_harmless_overflows(SearchState& search) {
   test_overflows(search, harmless);
 }
 
+/// Where samples lie far apart about a layer, others may lie further out. By the rule that the margin follows, it stays
+/// high if so many standard deviations more than on the worst of the samples would use all of the tolerance. A filter
+/// that leaves little of a loud signal, ahead of a logarithm, is such a layer: what it leaves depends on the signal.
+void mark_far_apart(SearchState& search) {
+  const double most = amplitude_of(1, search.criterion.sensitivity());
+  std::vector<std::string> names;
+  for (LayerEffect& each : search.layers.effects) {
+    const double beyond = each.effect * std::exp(kSpreadMargin * each.spread);
+    if (!(each.spread > 0) || !std::isfinite(each.effect) || beyond <= most) continue;
+    if (each.effect <= most) names.push_back(search.current.network->layer(each.layer).name);
+    each.far_apart = true;
+  }
+  if (!names.empty())
+    log_verbose(
+        fmt::format("{} layer(s) stay above the lowest precision, since what they use of the tolerance differs "
+                    "much from sample to sample: {}",
+                    names.size(), fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, std::size_t first, std::size_t count) {
@@ -144,8 +164,10 @@ std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, 
     search.check_time();
   };
   if (RemoteSamples* const remote = trials.remote(); remote != nullptr)
-    return combine_effects(candidates, remote->effects(low, candidates, search.options.predictor, first, golden.size(),
-                                                       [&] { progress(0, 0); }));
+    return combine_effects(
+        candidates,
+        remote->effects(low, candidates, search.options.predictor, first, golden.size(), [&] { progress(0, 0); }),
+        search.options.predictor.projections);
   return predict_effects(trials, low, candidates, search.criterion, golden, search.options.predictor, first, progress);
 }
 
@@ -153,6 +175,7 @@ void predict(SearchState& search) {
   predict_all(search);
   measure_incomplete(search);
   test_harmless_overflows(search);
+  if (search.options.margin <= 0) mark_far_apart(search);
 }
 
 void add_sample(SearchState& search, std::size_t sample) {
@@ -171,7 +194,7 @@ void order(SearchState& search) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::vector<double> key(effects.size());
   for (std::size_t i = 0; i < effects.size(); ++i) {
-    key[i] = effects[i].effect;
+    key[i] = search.layers.weight(i);
     if (search.rule().counts_work) key[i] = key[i] * key[i] / search.space().cost(i);
   }
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return key[a] > key[b]; });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -45,7 +46,7 @@ void set_margin(SearchState& search, const Trial& trial) {
   const double mean = std::accumulate(logarithms.begin(), logarithms.end(), 0.0) / n;
   double squares = 0;
   for (const double each : logarithms) squares += (each - mean) * (each - mean);
-  search.answer.margin = std::clamp(std::exp(-2.5 * std::sqrt(squares / n)), kNarrowestMargin, kWidestMargin);
+  search.answer.margin = std::clamp(std::exp(-kSpreadMargin * std::sqrt(squares / n)), kNarrowestMargin, kWidestMargin);
   log_verbose(
       fmt::format("searching at {:.3g} of the tolerance: the shares that {} samples use deviate by a factor of "
                   "{:.3g}",
@@ -197,15 +198,35 @@ bool SearchState::is_within(double share, double most) const {
   return options.has_tolerance ? share <= most : std::isfinite(share);
 }
 
+double LayerEvidence::weight(std::size_t candidate) const {
+  return effects[candidate].far_apart ? std::numeric_limits<double>::infinity() : effects[candidate].effect;
+}
+
+bool LayerEvidence::is_bold(const Levels& levels) const {
+  for (std::size_t i = 0; i < effects.size(); ++i)
+    if (effects[i].far_apart && levels[i] == 0) return true;
+  return false;
+}
+
 bool SearchState::passes(const Levels& levels, TrialKind kind) {
+  if (layers.is_bold(levels)) return false;
   const double share = used(levels, kind);  // Which may set the margin.
   return is_within(share, answer.margin);
 }
 
 bool SearchState::passes(const Levels& levels, double predicted) {
+  const bool is_bold = layers.is_bold(levels);
+  if (is_bold) {
+    // Not tried, unless it is known what it uses; of these samples, then.
+    if (!done.contains({TrialKind::kSearch, space().names(levels).marks()})) return false;
+    double squares = 0;
+    for (std::size_t i = 0; i < levels.size(); ++i)
+      if (levels[i] == 0) squares += layers.effects[i].effect * layers.effects[i].effect;
+    predicted = predicted_use(std::sqrt(squares), criterion.sensitivity());
+  }
   const double measured = used(levels, TrialKind::kSearch);
   if (measured <= kNear) layers.scale.note(predicted, measured);
-  if (!is_within(measured, answer.margin)) return false;
+  if (is_bold || !is_within(measured, answer.margin)) return false;
   if (!verdict.holds() && (!verdict.best || better(levels, *verdict.best))) verdict.best = levels;
   return true;
 }

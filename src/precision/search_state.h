@@ -27,6 +27,8 @@ struct LimitReached {
 
 /// Without Options::margin, the share of the tolerance that is searched at is between these.
 inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
+/// How many standard deviations of the logarithm of an error, over samples, are left to other samples.
+inline constexpr double kSpreadMargin = 2.5;
 
 /// Uses of the tolerance that differ by less say nothing about what a repair is worth.
 inline constexpr double kRepairNoise = 1.05;
@@ -76,6 +78,11 @@ struct RepairEvidence {
 
 /// What is known of the candidates, one by one.
 struct LayerEvidence {
+  /// The effect that a search reckons with; infinite where the samples are too far apart.
+  double weight(std::size_t candidate) const;
+  /// One is in the lowest precision that the samples are too far apart about: no such set passes.
+  bool is_bold(const Levels& levels) const;
+
   std::vector<LayerEffect> effects;
   std::vector<char> measured;
   std::vector<std::vector<std::size_t>> groups;  ///< Candidates without derivative that were measured together.

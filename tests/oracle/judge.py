@@ -60,9 +60,11 @@ _ENOUGH = 16
 def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
     """Bounds add up the worst of every step, and say little after many of them. Then the deviation as a whole must be
     one that a run with as much noise has, too."""
+    if outcome.sample is None or got.size < _ENOUGH:
+        return None
     finite = np.isfinite(outcome.expected) & np.isfinite(got) & np.isfinite(outcome.bound)
     loose = finite & (outcome.bound > 0)
-    if outcome.sample is None or loose.sum() < max(_ENOUGH, 0.25 * got.size):
+    if loose.sum() < max(_ENOUGH, 0.25 * got.size):
         return None
     off = float(np.sqrt(np.sum((got[loose] - outcome.expected[loose]) ** 2)))
     allowed = 1e-7 * float(np.sqrt(np.sum(outcome.expected[loose] ** 2))) + 1e-37

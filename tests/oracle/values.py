@@ -128,12 +128,14 @@ def result(y: np.ndarray, kind: int, moved: np.ndarray | None = None, own: np.nd
     e = kept(e)
     if e is not None:
         with np.errstate(all="ignore"):
-            e = np.where(np.isnan(e) | (e > 1e250), np.inf, e * 1.01)
+            e = np.where(e <= 1e250, e * 1.01, np.inf)
             # Both this value and the other implementation's are rounded, by half a unit in the last place each.
             e = np.where(e > 0, e + np.spacing(np.where(np.isfinite(v), np.abs(v), 0).astype(np.float32)), 0.0)
             # Next to the largest float32, one order of summation overflows and another does not.
-            edge = (np.abs(y) + e > FLOAT32_MAX) & (np.abs(y) - e < FLOAT32_MAX * (1 + EPSILON))
-            e = np.where(edge & np.isfinite(y) & (e > 0), np.inf, e)
+            edge = np.abs(y) + e > FLOAT32_MAX
+            if edge.any():
+                edge &= (np.abs(y) - e < FLOAT32_MAX * (1 + EPSILON)) & np.isfinite(y) & (e > 0)
+                e = np.where(edge, np.inf, e)
     return Value(v, kind, e)
 
 
