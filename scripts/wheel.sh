@@ -6,6 +6,8 @@
 #                                            in PATH and among those of pyenv; scripts/test_wheel.sh then tries the wheels
 #                                            with every version found, in environments of their own
 #   scripts/wheel.sh --list                  says which Pythons those are
+#   scripts/wheel.sh --target aarch64        for Python 3.11 on that processor, without oneDNN; on Debian 12 for x86-64, with a
+#                                            Python 3.11 of this machine
 #   scripts/wheel.sh --sdist                 the source distribution, which carries the commit, instead
 # What an earlier build compiled is taken from ccache.
 set -euo pipefail
@@ -35,16 +37,24 @@ print(sys.version_info[1], sys.executable)' 2>/dev/null) || continue
   for version in "${!first[@]}"; do echo "$version ${first[$version]}"; done | sort -n
 }
 
-pythons=() sdist=false all=false list=false
+pythons=() sdist=false all=false list=false target=
 while [ $# -gt 0 ]; do
   case "$1" in
     --python) pythons+=("${2:?--python needs a program}"); shift 2 ;;
     --sdist) sdist=true; shift ;;
+    --target) target=${2:?--target needs a processor: aarch64}; shift 2 ;;
     --all) all=true; shift ;;
     --list) list=true; shift ;;
-    *) fail "unknown argument '$1'; try --python PYTHON, --all, --list, --sdist, or none" ;;
+    *) fail "unknown argument '$1'; try --python PYTHON, --all, --list, --target aarch64, --sdist, or none" ;;
   esac
 done
+if [ -n "$target" ]; then
+  if [ "$target" != aarch64 ]; then fail "--target: expected aarch64, got '$target'"; fi
+  if $all || $list || $sdist || [ ${#pythons[@]} -gt 0 ]; then fail "--target goes with no other option"; fi
+  python=$(find_pythons | sed -n 's/^11 //p')
+  if [ -z "$python" ]; then fail "--target: expected a Python 3.11 with venv and headers, which Debian 12 has, found none in PATH"; fi
+  pythons=("$python")
+fi
 tried=()
 if $list || $all; then
   if [ ${#pythons[@]} -gt 0 ]; then fail "--all and --list find Pythons themselves; leave out --python"; fi
@@ -63,7 +73,7 @@ if $list || $all; then
   if [ ${#pythons[@]} = 0 ]; then fail "found no Python 3.10 or later with venv and headers; name one by --python PYTHON"; fi
   if $list; then exit 0; fi
 fi
-scripts/setup.sh
+scripts/setup.sh ${target:+--target "$target"}
 mkdir -p dist
 
 if $sdist; then
@@ -80,9 +90,25 @@ if [ ${#pythons[@]} = 0 ]; then
   done
 fi
 
+# What compiles for another processor, and what takes its files apart. No other program sees these variables: pip would fetch
+# tools for that processor.
+cross=() compile=() repair=(LD_LIBRARY_PATH="$PWD/.venv/lib")
+if [ -n "$target" ]; then
+  root=$PWD/build/sysroot-$target binutils=$PWD/build/binutils-$target
+  mkdir -p "$binutils"
+  for tool in nm strip; do ln -sf "$(command -v "$target-linux-gnu-$tool")" "$binutils/$tool"; done
+  PATH=$binutils:$PATH
+  compile=(_PYTHON_HOST_PLATFORM="linux-$target" SETUPTOOLS_EXT_SUFFIX=".cpython-311-$target-linux-gnu.so")
+  repair=(AUDITWHEEL_LD_LIBRARY_PATH="$root/usr/lib/$target-linux-gnu")
+  cross=(--config-settings=build-dir="build/$target")
+  for define in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/$target.cmake" ULPSCOPE_ONEDNN=OFF Python_INCLUDE_DIR="$root/usr/include/python3.11"; do
+    cross+=(--config-settings=cmake.define."$define")
+  done
+fi
+
 for python in "${pythons[@]}"; do
   tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-  tools=$PWD/build/wheel-venv-$tag work=build/wheel-work-$tag
+  tools=$PWD/build/wheel-venv-$tag work=build/wheel-work-$tag${target:+-$target}
   if ! cmp -s scripts/requirements-wheel.txt "$tools/.done"; then
     rm -rf "$tools"
     "$python" -m venv "$tools" || fail "could not make a virtual environment with $python"
@@ -91,13 +117,13 @@ for python in "${pythons[@]}"; do
   fi
   rm -rf "$work"
   mkdir -p "$work"
-  echo "[wheel] compiling for $tag"
-  log=build/wheel-$tag.log
+  echo "[wheel] compiling for $tag${target:+ on $target}"
+  log=build/wheel-$tag${target:+-$target}.log
   # The same compiler, flags and folders as for build/release, so that ccache has the results; auditwheel brings oneDNN.
-  CXX=${CXX:-c++} "$tools/bin/pip" wheel . --no-deps --no-build-isolation -v -w "$work" --config-settings=cmake.define.ULPSCOPE_VENV="$PWD/.venv" \
-    --config-settings=cmake.define.ULPSCOPE_WHEEL_WITH_ONEDNN=OFF >"$log" 2>&1 </dev/null ||
+  env CXX="${CXX:-c++}" "${compile[@]}" "$tools/bin/pip" wheel . "${cross[@]}" --no-deps --no-build-isolation -v -w "$work" \
+    --config-settings=cmake.define.ULPSCOPE_VENV="$PWD/.venv" --config-settings=cmake.define.ULPSCOPE_WHEEL_WITH_ONEDNN=OFF >"$log" 2>&1 </dev/null ||
     { grep -A 20 -E 'FAILED|rror:' "$log" | tail -n 40 >&2; fail "compiling failed; the whole log is in $log"; }
-  PATH=$tools/bin:$PATH LD_LIBRARY_PATH=$PWD/.venv/lib "$tools/bin/auditwheel" repair --strip -w "$work/repaired" "$work"/*.whl \
+  env PATH="$tools/bin:$PATH" "${repair[@]}" "$tools/bin/auditwheel" repair --strip -w "$work/repaired" "$work"/*.whl \
     >"$log" 2>&1 || { tail -n 20 "$log" >&2; fail "auditwheel failed; the whole log is in $log"; }
   "$tools/bin/wheel" unpack -d "$work/content" "$work"/repaired/*.whl >/dev/null
   content=$(echo "$work"/content/*)

