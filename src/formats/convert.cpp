@@ -68,10 +68,11 @@ To convert_one(From from) noexcept {
     return {to_single_before_narrow(value)};
   else if constexpr (std::is_same_v<To, bool>)
     return value != Value{0};
-  else if constexpr (std::is_floating_point_v<Value> && std::is_same_v<To, std::uint64_t>)
-    return value < Value{0} ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
-                            : static_cast<std::uint64_t>(value);
-  else if constexpr (std::is_floating_point_v<Value> && std::is_integral_v<To>) {
+  else if constexpr (std::is_floating_point_v<Value> && std::is_same_v<To, std::uint64_t>) {
+    // As x86 does it from 2^63 on: less 2^63, through int64, plus 2^63, modulo 2^64.
+    if (value >= static_cast<Value>(0x1p63)) return value < static_cast<Value>(0x1p64) ? static_cast<To>(value) : 0;
+    return static_cast<To>(convert_one<std::int64_t>(value));
+  } else if constexpr (std::is_floating_point_v<Value> && std::is_integral_v<To>) {
     // Through int64 as x86 does it: outside of its range the "integer indefinite" value, without undefined behavior.
     const bool inside = value >= static_cast<Value>(-0x1p63) && value < static_cast<Value>(0x1p63);
     return static_cast<To>(inside ? static_cast<std::int64_t>(value) : INT64_MIN);

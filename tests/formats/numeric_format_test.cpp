@@ -293,6 +293,33 @@ TEST(Codes, ConversionsRoundOnceFromEveryType) {
   EXPECT_EQ(decode(format_of(Format::kFloat8E5M2), code), 7);
 }
 
+template <typename T>
+std::vector<T> converted(DataType from, const void* in, DataType to, std::size_t count) {
+  std::vector<T> out(count);
+  convert_elements(from, in, to, out.data(), count);
+  return out;
+}
+
+TEST(Conversions, OfFloatsToIntegersAreThoseOfX86OnEveryProcessor) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  // Casts of these in a program for x86-64 give this; for values that are outside of the range, the standard leaves it
+  // open.
+  const double in[] = {kNan, kInfinity, -kInfinity, 0x1p64, 0x1.8p63, 0x1p63, -1.5, -0x1p63, -0x1p64, 255.75};
+  float single[10];
+  std::copy(std::begin(in), std::end(in), single);
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+  const std::vector<std::uint64_t> expected{kHalf, 0, kHalf, 0, kHalf + kHalf / 2, kHalf, ~0ULL, kHalf, kHalf, 255};
+  EXPECT_EQ(converted<std::uint64_t>(DataType::kFloat64, in, DataType::kUInt64, 10), expected);
+  EXPECT_EQ(converted<std::uint64_t>(DataType::kFloat32, single, DataType::kUInt64, 10), expected);
+  const std::vector<std::int64_t> wide{INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN,
+                                       INT64_MIN, -1,        INT64_MIN, INT64_MIN, 255};
+  EXPECT_EQ(converted<std::int64_t>(DataType::kFloat64, in, DataType::kInt64, 10), wide);
+  EXPECT_EQ(converted<std::int32_t>(DataType::kFloat64, in, DataType::kInt32, 10),
+            (std::vector<std::int32_t>{0, 0, 0, 0, 0, 0, -1, 0, 0, 255}));
+  EXPECT_EQ(converted<std::int8_t>(DataType::kFloat64, in, DataType::kInt8, 10),
+            (std::vector<std::int8_t>{0, 0, 0, 0, 0, 0, -1, 0, 0, -1}));
+}
+
 TEST(Codes, TensorsHoldOneElementPerByte) {
   const Tensor values = Tensor::of<float>({2, 2}, {0.5f, -6, 100, 2.5f});
   const Tensor fours = values.cast(DataType::kFloat4E2M1);
