@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import inspect
 import math
@@ -157,10 +158,31 @@ def _refuse(where: str, kinds: Sequence[_Kind], value: object) -> NoReturn:
     raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}: expected {expected}, got {shown(value)}{hint}")
 
 
+#: What arguments are called elsewhere, also by other functions here.
+_ELSEWHERE = {
+    "tolerance": "threshold", "tol": "threshold", "precisions": "precision", "precision": "precisions",
+    "samples": "data", "inputs": "data", "dataset": "data", "output": "out", "path": "out", "provider": "backend",
+    "device": "backend", "gpu": "target", "exclude": "keep",
+}  # fmt: skip
+
+
+def _meant(signature: inspect.Signature, given: Mapping[str, object], message: str) -> str:
+    """What the first name that is no argument may have meant."""
+    for name in given:
+        if name in signature.parameters:
+            continue
+        near = [each for each in (_ELSEWHERE.get(name),) if each in signature.parameters]
+        near = near or difflib.get_close_matches(name, [each for each in signature.parameters if each != "self"], n=1)
+        is_named = "" if f"'{name}'" in message else f" by '{name}'"
+        return f"; did you mean '{near[0]}'{is_named}?" if near else ""
+    return ""
+
+
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Raises Error(INVALID_ARGUMENT) for arguments that are not what their annotations say."""
     signature = inspect.signature(function)
-    where = function.__qualname__.removesuffix(".__init__").lower()
+    place = function.__qualname__.removesuffix(".__init__")
+    where = place.lower()
     kinds = {
         name: [_KINDS[part] for part in _parts(ast.parse(each.annotation, mode="eval").body)]
         for name, each in signature.parameters.items()
@@ -169,7 +191,10 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"ulpscope.{place}() {error}{_meant(signature, kwargs, str(error))}") from None
         for name, value in bound.arguments.items():
             if isinstance(value, np.bool_) and not _FLAGS.isdisjoint(kinds.get(name, ())):
                 bound.arguments[name] = bool(value)

@@ -15,7 +15,7 @@ from .answer import Answer, Judgement, as_answer
 from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
-from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_of
+from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_in, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Report, Watcher, watched
@@ -161,10 +161,8 @@ def convert(
 def _samples(data: Optional[Data], answer: Optional[Answer], model: _core.Model) -> list[Arrays]:
     if data is not None:
         return samples_of(data, model)
-    files = answer._native.inputs if answer is not None else []
-    if files and all(os.path.exists(file) for file in files):
-        return [sample for file in files for sample in samples_of(file, model)]
-    return _core.generate_inputs(model)
+    found = samples_in(answer._native.inputs, model) if answer is not None else None
+    return found if found is not None else _core.generate_inputs(model)
 
 
 def _write(

@@ -20,6 +20,7 @@ MetricFunction = Callable[
 #: all samples at once (docs/metrics.md), or a function.
 Metric = Union[str, MetricFunction]
 USUAL_METRIC = "rel-l2"
+METRICS = (USUAL_METRIC, "rel-max", "one-minus-cos", "psnr", "snr", "kl", "top-k", "iou")
 #: One number for all outputs, or numbers by name.
 PerOutput = Union[float, Mapping[str, float]]
 
@@ -57,6 +58,11 @@ def make_criterion(
         criterion.metric = metric
         return criterion
     if threshold is None and not tolerances:
+        if isinstance(metric, str) and ".py" not in metric and metric not in METRICS:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[criterion] metric: expected one of {', '.join(METRICS)}, got {metric!r}",
+            )
         if metric != USUAL_METRIC:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,

@@ -8,7 +8,7 @@ import pathlib
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union, cast
 
 import numpy as np
@@ -194,6 +194,13 @@ def _tell_inputs(data: object, specs: list[_core.Spec]) -> None:
     for name, dtype, shape in specs:
         metadata.add(name, dtype=dtype, shape=None if shape is None else tuple(shape))
     setattr(data, "input_metadata", metadata)
+
+
+def samples_in(files: Sequence[str], model: _core.Model) -> Optional[list[Arrays]]:
+    """None where there are no files, or one of them is not there."""
+    if not files or not all(os.path.exists(file) for file in files):
+        return None
+    return [sample for file in files for sample in samples_of(file, model)]
 
 
 def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:

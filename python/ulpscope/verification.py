@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from .answer import Answer, Judgement, OutputError, as_answer
 from .arguments import FilePath, checked
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
-from .data import Arrays, Data, Source, outputs_of, samples_of
+from .data import Arrays, Data, Source, outputs_of, samples_in, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Watcher, watched
@@ -46,7 +46,7 @@ class Check:
 def verify(
     model: Model,
     answer: Union[Answer, FilePath],
-    data: Data,
+    data: Optional[Data] = None,
     runner: str = "ulpscope",
     *,
     golden: Optional[Data] = None,
@@ -62,7 +62,8 @@ def verify(
     """Judges the outputs of the answer's network on samples, by the tolerance of the search.
 
     model:   that of the answer: a path, bytes, or an onnx.ModelProto. answer: of ulpscope.search, or its file.
-    data:    samples that the search has not seen; see ulpscope.Data.
+    data:    samples that the search has not seen; see ulpscope.Data. None: the files that the search read, with a
+             warning; an Error where there are none.
     runner:  who runs it: "ulpscope" (the emulation), or the typed model in "onnxruntime" (CPU), "onnxruntime-cuda" or
              "tensorrt".
     golden:  exact outputs, one per sample. None: of the model in float32, on the same runner.
@@ -87,7 +88,7 @@ def verify(
     assign(options, threads=threads, memory_limit=memory_limit)
     source = Source(model)
     loaded = source.load(options)
-    samples = samples_of(data, loaded)
+    samples = samples_of(data, loaded) if data is not None else _samples_of_search(answer, loaded)
     exact = [] if golden is None else outputs_of(golden, loaded)
     criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
     origin, float32_used = "ulpscope" if golden is None else "given", 0.0
@@ -127,6 +128,21 @@ def verify(
         judged.passed, judged.error, predicted.error, judged.used, per_output, judged.problem, runner, len(samples),
         origin, float32_used,
     )  # fmt: skip
+
+
+def _samples_of_search(answer: Answer, model: _core.Model) -> list[Arrays]:
+    samples = samples_in(answer._native.inputs, model)
+    if samples is None:
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            "[verify] data: expected samples, since the answer names no files of inputs that are there; "
+            "try data=[{'INPUT': array}]",
+        )
+    _LOG.warning(
+        "[verify] The inputs are those of the search, since none were given: they say nothing about other data; "
+        "try fresh ones as data"
+    )
+    return samples
 
 
 _RunFile = Callable[[str, list[Arrays]], list[Arrays]]

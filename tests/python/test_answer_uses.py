@@ -158,6 +158,15 @@ def test_relax_needs_and_keeps_a_tolerance(folder, samples, answer):
     assert {layer.name for layer in info.answer.layers} >= {"Raise", "Lower"}
 
 
+def test_verify_takes_the_samples_of_the_search(folder, samples, answer, caplog):
+    with pytest.raises(ulpscope.Error, match=r"\[verify\] data: expected samples, since the answer names no files"):
+        ulpscope.verify("m.onnx", answer)
+    np.savez("in.npz", x=np.stack([each["x"] for each in samples]))
+    of_files = ulpscope.search("m.onnx", "in.npz", **TASK)
+    assert ulpscope.verify("m.onnx", of_files) == ulpscope.verify("m.onnx", of_files, "in.npz")
+    assert "The inputs are those of the search" in caplog.text
+
+
 def test_verify_judges_the_emulation_and_onnxruntime(folder, samples, answer):
     data = fresh()
     exact = ort.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])

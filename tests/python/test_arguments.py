@@ -163,3 +163,25 @@ def test_flags_of_numpy_are_flags_alone(place, monkeypatch, parameter):
     for other in (np.array(True), np.array([True]), 1, np.int8(1), "True"):
         with pytest.raises(ulpscope.Error, match="shrink: expected True or False"):
             ulpscope.search("m.onnx", "x.npz", shrink=other)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: ulpscope.search("m.onnx", "x.npz", tolerance=1),
+     r"ulpscope\.search\(\) got an unexpected keyword argument 'tolerance'; did you mean 'threshold'\?"),
+    (lambda: ulpscope.convert("m.onnx", precisions="fp16"), r"ulpscope\.convert\(\) got .*; did you mean 'precision'\?"),
+    (lambda: ulpscope.Engine("m.onnx", layer_precision={}), r"ulpscope\.Engine\(\) got .*; did you mean 'layer_precisions'\?"),
+    (lambda: ulpscope.search(modle="m.onnx"), r"ulpscope\.search\(\) missing .* 'model'; did you mean 'model' by 'modle'\?"),
+    (lambda: ulpscope.verify(), r"ulpscope\.verify\(\) missing a required argument: 'model'$"),
+    (lambda: ulpscope.verify("m.onnx", "a.json", xyzzy=1), r"ulpscope\.verify\(\) got an unexpected keyword argument 'xyzzy'$"),
+])  # fmt: skip
+def test_names_of_arguments(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_an_unknown_metric_is_named_without_a_threshold(place, monkeypatch):
+    monkeypatch.chdir(place)
+    for threshold in (None, 0.1):
+        with pytest.raises(ulpscope.Error, match="metric: expected one of rel-l2, .*, got 'mse'") as caught:
+            ulpscope.search("m.onnx", "x.npz", metric="mse", threshold=threshold)
+        assert str(caught.value).count(",") == 8, caught.value
