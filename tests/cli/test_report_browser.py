@@ -223,6 +223,51 @@ def test_keyboard(answer, opened, browser):
     assert all(each in reached for each in ("strip", "more", "node", "plot", "copy")) and all(text for _, text in seen[:-1])
 
 
+def test_the_cursor_leaves_the_titles_of_lanes_legible(answer, opened, browser):
+    opened(answer)
+    drawn = browser.evaluate("""(() => {
+        const kind = CanvasRenderingContext2D.prototype, {fillRect, fillText} = kind, lines = [], titles = [];
+        kind.fillRect = (x, y, width, height) => { if (width === 1.5) lines.push([y, y + height]); };
+        kind.fillText = function(text, x, y) { if (this.textAlign === 'left') titles.push(y); };
+        document.querySelector('.strip').focus();
+        document.querySelector('.strip').dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}));
+        Object.assign(kind, {fillRect, fillText});
+        return [lines, titles];
+    })()""")
+    lines, titles = drawn
+    assert len(lines) == len(titles) >= 3
+    assert not [(line, title) for line in lines for title in titles if line[0] < title + 2 and line[1] > title - 9]
+
+
+def test_times_that_are_nearly_the_same_stay_near_each_other(answer, opened, browser):
+    large_answer(answer, layers=40, kept=3, trials=6)
+    for number, trial in enumerate(answer["trials"]):
+        trial["cost"][1] = 580.073 + number * 1e-5
+    answer["time_us"]["answer"] = 580.07302
+    answer["curve"] = []
+    opened(answer)
+    ticks, places = browser.evaluate("""(() => {
+        const ticks = [...document.querySelectorAll('.plot text.tick')].map((e) => e.textContent);
+        const places = [...document.querySelectorAll('.plot .trial')].map((e) => e.getBBox()).map((b) => b.x);
+        return [ticks.filter((text) => /^\\d/.test(text)), places];
+    })()""")
+    assert any(tick.startswith("58") for tick in ticks) and len(set(ticks)) == len(ticks), ticks
+    assert max(places) - min(places) < 4, places
+
+
+def test_long_names_take_two_lines_until_their_row_is_open(answer, opened, browser):
+    long = ";".join(f"model/block_{i}/conv2d_{i}/BiasAdd" for i in range(12))
+    answer["names"][answer["names"].index(answer["layers"][0]["name"])] = long
+    answer["layers"][0]["name"] = long
+    opened(answer)
+    name = "document.querySelector('#layers tbody .name')"
+    lines = f"Math.round({name}.clientHeight / parseFloat(getComputedStyle({name}).lineHeight))"
+    assert browser.evaluate(f"[{name}.textContent, {name}.title]") == [long, long]
+    assert browser.evaluate(lines) == 2
+    browser.evaluate("document.querySelector('#layers tbody .more').click()")
+    assert browser.evaluate(f"{name}.getBoundingClientRect().height") > 50
+
+
 def test_graph_of_the_neighborhood(answer, opened, browser):
     large_answer(answer, layers=400, kept=9, trials=5)
     opened(answer)

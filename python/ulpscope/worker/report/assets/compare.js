@@ -54,7 +54,7 @@ function showDifferences(place, a, b) {
       {
         title: "Layer",
         value: (row) => row.row,
-        cell: (row) => [make("span", {class: "name"}, breakable(row.name)), make("small", {}, ` ${row.op}`)]
+        cell: (row) => [make("span", {class: "name", title: row.name}, breakable(row.name)), make("small", {}, ` ${row.op}`)]
       },
       {title: "A", value: rank(0), cell: side(0)},
       {title: "B", value: rank(1), cell: side(1)},
@@ -88,7 +88,7 @@ function showCasts(place, casts) {
       {
         title: "Cast",
         value: (cast) => casts.indexOf(cast),
-        cell: (cast) => [make("span", {class: "name"}, breakable(cast.name))]
+        cell: (cast) => [make("span", {class: "name", title: cast.name}, breakable(cast.name))]
       },
       ...(known ? [{title: "Origin", value: (cast) => cast.origin, cell: (cast) => [cast.origin]}] : []),
       {title: "Types", value: (cast) => `${cast.from} ${cast.to}`, cell: (cast) => [`${cast.from} → ${cast.to}`]},

@@ -23,9 +23,9 @@ function draw(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A name that may be broken after its slashes and dots. */
+/** A name that may be broken after its slashes, dots and semicolons. */
 function breakable(name) {
-  return name.split(/(?<=[/.])/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
+  return name.split(/(?<=[/.;])/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
 }
 
 function button(text, onclick, attributes = {}) {

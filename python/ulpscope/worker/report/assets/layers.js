@@ -164,7 +164,7 @@ function showLayers(place, answer) {
       {
         title: "Layer",
         value: (layer) => layer.row,
-        cell: (layer) => [make("span", {class: "name"}, breakable(layer.name)), make("small", {}, ` ${layer.op}`)]
+        cell: (layer) => [make("span", {class: "name", title: layer.name}, breakable(layer.name)), make("small", {}, ` ${layer.op}`)]
       },
       {title: "Precision", value: (layer) => RANK[layer.precision] ?? null, cell: precisionCell},
       {

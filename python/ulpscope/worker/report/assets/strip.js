@@ -195,15 +195,17 @@ class Strip {
     this.palette = Object.fromEntries(
         [...PRECISIONS, "ink", "muted", "grid", "none", "shade", "fail", "mark"].map((name) => [name, color(name)]));
     let top = 4;
+    const places = [];
     for (const [lane, height] of this.lanes) {
       context.fillStyle = this.palette.muted;
       context.textAlign = "left";
       context.fillText(this.title(lane), LEFT, top + 11);
       top += GAP - 6;
       this[`draw_${lane}`](context, top, height);
+      places.push([top, height]);
       top += height + 6;
     }
-    this.drawCursor(context);
+    this.drawCursor(context, places);
     this.tell();
   }
 
@@ -333,11 +335,13 @@ class Strip {
     });
   }
 
-  drawCursor(context) {
+  /** In the lanes alone: titles stay legible. */
+  drawCursor(context, places) {
     const line = (row, style) => {
       if (row < this.from || row >= this.to) return;
       context.fillStyle = style;
-      context.fillRect(Math.round(this.x(row + 0.5)) - 0.5, GAP - 4, 1.5, this.height - GAP - 2);
+      for (const [top, height] of places)
+        context.fillRect(Math.round(this.x(row + 0.5)) - 0.5, top - 2, 1.5, height + 4);
     };
     line(this.at, this.palette.ink);
     if (this.hover !== null && this.hover !== undefined) line(this.hover, this.palette.muted);

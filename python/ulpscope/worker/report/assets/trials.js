@@ -115,7 +115,8 @@ class Trials {
     const margin = number(this.answer.answer.margin);
     const y = logScale(all.map(({used}) => used), [1, margin], top, height - top - bottom);
     let low = Math.min(...all.map((point) => point.x)), high = Math.max(...all.map((point) => point.x));
-    const pad = 0.04 * (high - low) || 0.05 * Math.abs(high) || 1;
+    // Times that are nearly the same stay near each other, and ticks tell them apart.
+    const pad = Math.max(0.04 * (high - low), (0.02 * Math.max(Math.abs(low), Math.abs(high)) - (high - low)) / 2) || 1;
     [low, high] = [Math.max(this.byTime ? -Infinity : -0.02, low - pad), high + pad];
     const x = (value) => left + (width - left - right) * (value - low) / (high - low);
     this.places = points.map((point) => ({...point, px: x(point.x), py: y.place(point.used)}))
