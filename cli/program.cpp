@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "args/logging.h"
+#include "args/meant.h"
 #include "args/parser.h"
 #include "commit.h"
 #include "compare/results.h"
@@ -114,34 +115,6 @@ std::string second_word(const std::vector<std::string>& words) {
 int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
   fmt::print(stderr, "{}{}: error: {}\n", usage, program, message);
   return kUsage;
-}
-
-/// Web pages and word processors make one dash of two hyphens.
-std::string with_plain_dashes(const std::string& word) {
-  std::string_view rest = word;
-  bool any = false;
-  for (bool found = true; found;) {
-    found = false;
-    for (const std::string_view dash : {"\u2013", "\u2014", "\u2212", "\u2010", "\u2011"})
-      if (rest.starts_with(dash)) {
-        rest.remove_prefix(dash.size());
-        found = any = true;
-      }
-  }
-  return any ? fmt::format("{}{}", rest.size() == 1 ? "-" : "--", rest) : word;
-}
-
-/// What the first option that does not exist may have meant; options that have no effect are not suggested.
-std::string meant_options(const OptionTable& table, const Arguments& parsed) {
-  std::vector<std::string> names;
-  for (const Option& option : table.options())
-    if (option.instead.empty()) names.insert(names.end(), option.names.begin(), option.names.end());
-  for (const std::string& word : parsed.unrecognized)
-    if (const std::string typed = with_plain_dashes(word); typed != word)
-      return fmt::format("; '{}' begins with a dash of a text, not with two hyphens: did you mean '{}'?", word, typed);
-  for (const std::string& word : parsed.unrecognized)
-    if (word.starts_with("--")) return did_you_mean(word.substr(0, word.find('=')), names);
-  return "";
 }
 
 /// Runs `body`; what it throws becomes a message and an exit status, `failed` for what is not right outside of

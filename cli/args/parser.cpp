@@ -7,6 +7,8 @@
 #include <charconv>
 #include <map>
 
+#include "args/meant.h"
+
 namespace ulpscope::cli {
 namespace {
 
@@ -91,7 +93,13 @@ class Reader {
   }
 
   std::optional<Match> match_option(const std::string& word) const {
-    if (word.empty() || word[0] != '-') return std::nullopt;
+    if (word.empty()) return std::nullopt;
+    if (word[0] != '-') {
+      // "–trt" behind a list is no value of it; the message says what is wrong with it.
+      const std::string plain = with_plain_dashes(word);
+      if (plain == word || !names_.contains(plain.substr(0, plain.find('=')))) return std::nullopt;
+      return Match{nullptr, false, word, std::nullopt};
+    }
     if (const auto found = names_.find(word); found != names_.end())
       return Match{found->second, found->second == nullptr, word, std::nullopt};
     if (word.size() == 1) return std::nullopt;

@@ -21,6 +21,14 @@ void AnswerSetArgs::declare(OptionTable& table) {
       "With --answer: the set of its trial N, from 0, as `report` numbers them, whether it passed or not");
 }
 
+void take_answer(const std::vector<std::string>& words, std::optional<std::string>& path) {
+  if (words.empty()) return;
+  if (path)
+    throw UsageError(
+        fmt::format("argument ANSWER: not allowed with argument --answer: got '{}' and '{}'", words.front(), *path));
+  path = words.front();
+}
+
 AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
   if (set.objective && set.trial)
     throw Error(ErrorCode::kInvalidArgument, "[options] --trial: expected no --objective, which names another set");

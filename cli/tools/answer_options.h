@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "args/trt_config.h"
 #include "tools/run_options.h"
@@ -17,6 +18,9 @@ struct AnswerSetArgs {
 
   void declare(OptionTable& table);
 };
+
+/// Behind the model, ANSWER is --answer ANSWER. Throws UsageError for both.
+void take_answer(const std::vector<std::string>& words, std::optional<std::string>& path);
 
 /// The answer of --answer with the set that is meant. Throws Error for both, and as read_answer, with_set and
 /// with_trial.

@@ -84,7 +84,7 @@ class ConvertTool : public Tool {
   }
 
   int run() override {
-    take_answer();
+    take_answer(answer_, answer_path_);
     if (answer_path_) read_answer_options();
     check_options();
     load_inputs_of_answer();
@@ -137,15 +137,6 @@ class ConvertTool : public Tool {
   }
 
  private:
-  /// ANSWER is --answer.
-  void take_answer() {
-    if (answer_.empty()) return;
-    if (answer_path_)
-      throw UsageError(fmt::format("argument ANSWER: not allowed with argument --answer: got '{}' and '{}'",
-                                   answer_.front(), *answer_path_));
-    answer_path_ = answer_.front();
-  }
-
   void declare_precision(OptionTable& table) {
     table.section("Precision", "which layers compute in which type.");
     table.ours().value({"--answer"}, answer_path_, "FILE",

@@ -56,6 +56,7 @@ class VerifyTool : public Tool {
     model_.declare(table, /*required=*/true, ModelForms::kNetworks);
     table.section("Answer", "what is checked.");
     table.ours().value({"--answer"}, answer_path_, "FILE", "The answer of `precision search`");
+    table.further_positional("ANSWER", answer_, "The same as --answer ANSWER");
     set_.declare(table);
     table.ours().value({"--typed"}, typed_, "FILE",
                        "The typed model that `convert` wrote, for another --runner (default: it is made anew)");
@@ -80,13 +81,14 @@ class VerifyTool : public Tool {
   }
 
   void check_usage() const override {
-    if (!answer_path_) throw UsageError("the following arguments are required: --answer");
+    if (!answer_path_ && answer_.empty()) throw UsageError("the following arguments are required: --answer");
     if (typed_ && runner() == "ulpscope")
       throw UsageError("argument --typed: not allowed with --runner ulpscope, which runs the answer itself");
     check_criterion_usage(criterion_, comparison_);
   }
 
   int run() override {
+    take_answer(answer_, answer_path_);
     if (json_ == "-") move_log_to_stderr();
     model_.check_exists();
     if (model_.type() == ModelType::kEngine)
@@ -124,7 +126,9 @@ class VerifyTool : public Tool {
     if (samples.empty())
       throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
     if (data_.generates())
-      log_warning("[verify] The inputs are random numbers, since none were given; try --load-inputs");
+      log_warning(
+          "[verify] The inputs are random numbers, since none were given, and the answer names no files of inputs; try "
+          "--load-inputs or --data-loader-script");
     if (golden_) {
       GoldenResults golden = load_golden(*golden_, *loaded.network);
       match_counts(samples, golden);
@@ -333,6 +337,7 @@ class VerifyTool : public Tool {
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
   AnswerSetArgs set_;
+  std::vector<std::string> answer_;
   std::optional<std::string> answer_path_, typed_, golden_, json_, runner_;
   std::string golden_origin_ = "ulpscope";
   std::optional<Judgement> float32_;  ///< What the runner makes of the model in float32, against what ulpscope does.

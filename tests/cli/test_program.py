@@ -100,6 +100,35 @@ def test_an_option_is_suggested(run):
     assert "['--ansver']; did you mean '--answer'?" in run("convert", "m.onnx", "--ansver", "a.json").out
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["precision", "search", "m.onnx", "--half"], "--fp16"),
+        (["precision", "search", "m.onnx", "--fp16", "-o", "a.json"], "--save-answer"),
+        (["precision", "search", "m.onnx", "--fp16", "--answer=a.json"], "--save-answer"),
+        (["precision", "search", "m.onnx", "--fp16", "--tolerance", "0.1"], "--threshold"),
+        (["run", "m.onnx", "--trt", "--samples", "x.npz"], "--load-inputs"),
+        (["verify", "m.onnx", "--answer", "a.json", "-o", "v.json"], "--save-json"),
+    ],
+)
+def test_names_of_other_tools_are_known(run, words, meant):
+    assert f"; did you mean '{meant}'?\n" in run(*words).out
+
+
+@pytest.mark.parametrize("dashes", ["\u2013", "\u2014", "\u2212", "\u2013-", "-\u2013", "\u2015", "\u2012\u2012"])
+@pytest.mark.parametrize("words", [["--onnxrt"], ["--onnx-outputs", "y", "--trt"], ["--fusion=none"]])
+def test_dashes_of_a_text_are_hyphens(run, words, dashes):
+    typed = [dashes + word[2:] if word == words[-1] else word for word in words]
+    outcome = run("run", "m.onnx", *typed)
+    said = f"'{typed[-1]}' begins with a dash of a text, not with two hyphens: did you mean '{words[-1]}'?"
+    assert outcome.code == 1 and said in outcome.out, outcome
+
+
+def test_what_begins_with_a_dash_of_a_text_may_be_a_name(run):
+    outcome = run("run", "m.onnx", "--trt", "--onnx-outputs", "\u2212x")
+    assert "Unrecognized" not in outcome.text and "m.onnx" in outcome.err, outcome
+
+
 @pytest.mark.parametrize("group", ["inspect", "precision", "template"])
 def test_help_of_a_group_lists_its_tools(run, group):
     for word in ("-h", "--help"):

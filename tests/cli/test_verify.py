@@ -49,6 +49,10 @@ def test_an_answer_holds_on_fresh_data(run, model, answer, tmp_path):
                for low, high in zip(outputs_of(tmp_path / "low.json"), outputs_of(tmp_path / "high.json")) for name in high)
     assert used <= 1
     assert verdict["error"]["used"] == pytest.approx(used, rel=1e-6)
+    # As `convert` takes it.
+    assert run("verify", model, answer, "--load-inputs", fresh).out == outcome.out.replace(
+        outcome.out[outcome.out.index("[I] Saving") :], ""
+    )
 
 
 def test_an_answer_that_does_not_hold(run, model, answer, tmp_path):
@@ -269,13 +273,26 @@ def test_answers_of_other_models_say_whose_they_are(run, model, answer, tmp_path
         assert outcome.code != 0 and f"it was found for '{model}'" in outcome.text, outcome
 
 
-@pytest.mark.parametrize("words, message", [
-    ((), "the following arguments are required: --answer"),
-    (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
-    (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
-    (("--answer", "a.json", "--threshold", "1", "--atol", "1"), "argument --atol/--abs-tol: not allowed with argument --threshold"),
-    (("--answer", "a.json", "--treshold", "1"), "Unrecognized Options: ['--treshold', '1']"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ((), "the following arguments are required: --answer"),
+        (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
+        (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
+        (
+            ("--answer", "a.json", "--threshold", "1", "--atol", "1"),
+            "argument --atol/--abs-tol: not allowed with argument --threshold",
+        ),
+        (
+            ("--answer", "a.json", "b.json"),
+            "argument ANSWER: not allowed with argument --answer: got 'b.json' and 'a.json'",
+        ),
+        (
+            ("--answer", "a.json", "--treshold", "1"),
+            "Unrecognized Options: ['--treshold']; did you mean '--threshold'?",
+        ),
+    ],
+)
 def test_command_lines_that_do_not_fit(run, model, words, message):
     outcome = run("verify", model, *words)
     assert outcome.code == 2 and message in outcome.text, outcome
