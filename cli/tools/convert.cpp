@@ -24,6 +24,7 @@
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/run_onnx.h"
+#include "tools/search_progress.h"
 #include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
@@ -111,7 +112,11 @@ class ConvertTool : public Tool {
     if (!convert_.answer || loaded.build.enabled.needs_calibration()) add_scales(args, *host, model);
     for (const auto& [name, type] : parse_types(io_types_, "[options] --io-types", "tensor"))
       convert_.io_types[name] = type;
-    convert_.interrupt = check_interrupted;
+    SearchProgressLine progress(/*time_limit=*/0);
+    convert_.interrupt = [&progress, runs = std::make_shared<int>(0)] {
+      check_interrupted();
+      progress.show({.stage = fmt::format("converting and checking: run {}", ++*runs), .trials = -1});
+    };
     if (to_engine()) {
       const DeferInterrupt defer;
       convert_to_engine(model, *output_, convert_);
@@ -179,7 +184,8 @@ class ConvertTool : public Tool {
     config_.declare_memory_limit(table);
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
-                      "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");
+                      "clamped, and regions hold their values times powers of two, as long as outputs keep every bit. "
+                      "With --answer: the repairs of the answer");
     table.ours().flag(
         {"--bias-correction"}, convert_.bias_correction,
         "For int8: biases take the mean error of the outputs of their products on the inputs, where that brings "
@@ -260,7 +266,10 @@ class ConvertTool : public Tool {
     {
       const DeferInterrupt defer;
       made = repair(model, *output_, samples,
-                    {.verify = !no_verify_, .python_checks = !no_python_checks_, .interrupt = check_interrupted});
+                    {.answer = convert_.answer,
+                     .verify = !no_verify_,
+                     .python_checks = !no_python_checks_,
+                     .interrupt = check_interrupted});
     }
     for (const Repair& each : made.repairs) fmt::print("{} '{}': {}\n", kind_of(each), each.name, each.text);
     for (const std::string& sentence : made.beyond) fmt::print("{}\n", sentence);
@@ -269,15 +278,15 @@ class ConvertTool : public Tool {
   }
 
   void check_repair_only() const {
-    if (lowers() || answer_path_ || convert_.relax || !convert_.keep.empty() || !convert_.lower.empty() ||
+    if ((lowers() && !answer_path_) || convert_.relax || !convert_.keep.empty() || !convert_.lower.empty() ||
         !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ || save_layer_precisions_ ||
         save_script_ || save_exclusions_ || print_commands_)
       throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --repair-only: it writes a float32 model, so expected no types, no answer, and no other "
-                  "forms; try it alone, and convert what it writes");
+                  "[options] --repair-only: it writes a float32 model, so expected no types and no other forms; try it "
+                  "alone or with an answer, and convert what it writes");
     if (to_engine())
       throw Error(ErrorCode::kInvalidArgument, "[options] --repair-only: expected a model to write, got an engine");
-    if (data_.generates())
+    if (data_.generates() && !answer_path_)
       log_warning("[repair] The ranges are those of random numbers, since no inputs were given; try --load-inputs");
   }
 
@@ -457,11 +466,10 @@ class ConvertTool : public Tool {
     const auto changed = std::ranges::count_if(repairs, changes_network);
     if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
       log_warning(fmt::format(
-          "The other forms of the answer set precisions only, of the model as it is: {} repair(s) ('{}', ...) are not "
-          "in them, nor layers that these add. Without the repairs the outputs may be NaN, or wrong; try the model "
-          "that "
-          "was written here, `run --repairs {}`, or a search with --no-repair, whose answer these forms carry whole",
-          changed, repairs.front().name, shell_word(convert_.answer->path.string())));
+          "The other forms of the answer set precisions only: {} repair(s) ('{}', ...) are not in them. With the model "
+          "as it is the outputs may be NaN, or wrong; use them with the float32 model that has the repairs: ulpscope "
+          "convert {} --answer {} --repair-only -o repaired.onnx",
+          changed, repairs.front().name, shell_word(*model_.model), shell_word(convert_.answer->path.string())));
     write(save_layer_precisions_, made.layer_precisions);
     write(save_script_, made.postprocess_script);
     write(save_exclusions_, made.exclusions);

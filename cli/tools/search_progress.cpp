@@ -61,7 +61,7 @@ std::string SearchProgressLine::text() const {
                         std::string(static_cast<std::size_t>(kWidth - filled), '.'), now_.done, now_.all);
     if (now_.done > 0) left = seconds_since(stage_start_) * (now_.all - now_.done) / now_.done;
   }
-  text += fmt::format(" | {} trial(s)", now_.trials);
+  if (now_.trials >= 0) text += fmt::format(" | {} trial(s)", now_.trials);
   if (now_.best >= 0) text += fmt::format(", best: {} layer(s)", now_.best);
   if (time_limit_ > 0) {
     const double limit_left = std::max(0.0, time_limit_ - seconds_since(start_));

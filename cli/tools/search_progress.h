@@ -1,4 +1,4 @@
-// How far a search is, while it goes on.
+// How far a search or a conversion is, while it goes on.
 #pragma once
 
 #include <chrono>
@@ -29,6 +29,7 @@ class SearchProgressLine {
  public:
   /// `time_limit`: seconds; 0: none.
   explicit SearchProgressLine(double time_limit);
+  /// Fewer trials than none: what goes on makes none.
   void show(const SearchProgress& now);
 
  private:

@@ -88,6 +88,9 @@ ULPSCOPE_API ConvertedModel convert(const Model& model, const std::filesystem::p
                                     std::span<const TensorsByName> samples, const ConvertOptions& options = {});
 
 struct RepairOptions {
+  /// Its repairs are done, as they are, instead of those that the samples need: the model that exports of the answer
+  /// which set precisions alone are for.
+  std::optional<AnswerFile> answer;
   bool verify = true;         ///< Run the new model against the old one before it is written.
   bool python_checks = true;  ///< Let onnx.checker and ONNX Runtime look at it, too, where they are installed.
   /// Called before everything that takes long; may throw to interrupt.

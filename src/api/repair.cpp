@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "api/loaded_model.h"
 #include "api/write_model.h"
@@ -59,6 +60,17 @@ class Repairer {
       const double after = error_in_fp16(repaired(regions));
       return after < before || (std::isinf(after) && std::isinf(before));
     });
+    return result;
+  }
+
+  /// Those of an answer, whose other parts are for the network with all of them.
+  RepairedModel adopt(const AnswerFile& answer) {
+    RepairedModel result;
+    std::ranges::copy_if(answer.answer.repairs, std::back_inserter(result.repairs), changes_network);
+    network_ = repaired(result.repairs);
+    if (!same_bits(outputs_, outputs_of(network_)))
+      log_warning(
+          "[repair] The repairs of the answer change float32 outputs on these samples; try those of the search");
     return result;
   }
 
@@ -142,11 +154,13 @@ RepairedModel repair(const Model& model, const std::filesystem::path& path, std:
   LoadedModel& loaded = ModelAccess::loaded(model);
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[repair] expected inputs to measure ranges with, got none");
+  if (options.answer)
+    check_answer_model(loaded, *options.answer, fmt::format("[repair] --answer {}", options.answer->path.string()));
   set_num_threads(loaded.build.threads);
   begin_limited(*loaded.network, loaded.build.memory_limit);
   const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
   Repairer repairer(loaded, fitted, options);
-  RepairedModel result = repairer.repair();
+  RepairedModel result = options.answer ? repairer.adopt(*options.answer) : repairer.repair();
   result.repairs.insert(result.repairs.begin(), loaded.clamps.begin(), loaded.clamps.end());
   for (const Repair& each : result.repairs) {
     const auto* region = std::get_if<ScaleRegion>(&each.change);

@@ -31,7 +31,8 @@ bool check_by_onnx(Worker& worker, const std::filesystem::path& file) {
 
 void run_by_onnxruntime(const std::shared_ptr<Worker>& worker, const std::filesystem::path& file,
                         const TensorMap& inputs) {
-  const auto runner = make_onnxruntime_runner(file, {}, worker);
+  // One run is over before more threads would help; while they wait they spin.
+  const auto runner = make_onnxruntime_runner(file, {.threads = 1}, worker);
   runner->activate();
   runner->infer(inputs);
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 
 import numpy as np
@@ -243,6 +244,28 @@ def test_io_types(run, tmp_path):
     assert_converted(outcome)
     typed = onnx.load(tmp_path / "t.onnx").graph
     assert [v.type.tensor_type.elem_type for v in [*typed.input, *typed.output]] == [HALF, FLOAT, HALF]
+
+
+def test_samples_are_checked_once_and_the_first_without_fusion_too(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--iterations", "5")
+    assert outcome.code == 0 and "ulpscope (6 runs, equal in every bit)" in outcome.out, outcome
+
+
+def test_progress_counts_runs(run, tmp_path):
+    """A signal at a run ends the conversion there."""
+    save(tmp_path, needs_constraints())
+    outcome = run(
+        "convert",
+        "m.onnx",
+        "--fp16",
+        "-o",
+        "t.onnx",
+        "--iterations",
+        "5",
+        env={"ULPSCOPE_SIGNAL_AT": f"{int(signal.SIGINT)}:1:converting and checking: run 3"},
+    )
+    assert outcome.code == 130 and not (tmp_path / "t.onnx").exists(), outcome
 
 
 def test_other_forms(run, tmp_path):

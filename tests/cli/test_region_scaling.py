@@ -372,6 +372,53 @@ def test_edits_that_do_not_fit(run, tmp_path):
         edits[0].update(old)
 
 
+def test_other_forms_of_an_answer_are_for_its_repaired_model(run, tmp_path):
+    outcome, answer = search(run, tmp_path, residual_stream(tmp_path / "m.onnx"))
+    assert outcome.code == 0 and answer["repairs"]
+    outcome = run(
+        "convert",
+        "m.onnx",
+        "m.fp16.answer.json",
+        "-o",
+        "typed.onnx",
+        "--save-layer-precisions",
+        "l.txt",
+        "--save-postprocess-script",
+        "p.py",
+    )
+    command = "ulpscope convert m.onnx --answer m.fp16.answer.json --repair-only -o repaired.onnx"
+    assert outcome.code == 0 and command in outcome.text, outcome
+    outcome = run(*command.split()[1:], "--load-inputs", "in.json")
+    assert outcome.code == 0 and f"\n{len(answer['repairs'])} repair(s): " in outcome.out, outcome
+    low = ["--load-inputs", "in.json", "--fusion", answer["fusion"]]
+    assert run("run", "m.onnx", *answer["run_options"], *low, "--save-outputs", "low.json").code == 0
+    for words in (
+        ["--layer-precisions", *(tmp_path / "l.txt").read_text().split()],
+        ["--trt-network-postprocess-script", "p.py"],
+    ):
+        same = run(
+            "run",
+            "repaired.onnx",
+            "--trt",
+            "--fp16",
+            "--assume-lowest",
+            "--precision-constraints",
+            "obey",
+            *words,
+            *low,
+            "--load-outputs",
+            "low.json",
+            "--atol",
+            "0",
+            "--rtol",
+            "0",
+        )
+        assert same.code == 0, same
+    (tmp_path / "m.onnx").write_bytes((tmp_path / "repaired.onnx").read_bytes())
+    other = run(*command.split()[1:], "--load-inputs", "in.json")
+    assert other.code == 1 and "--answer m.fp16.answer.json" in other.err, other
+
+
 @pytest.mark.parametrize("words", [["--fp16"], ["--keep", "Add"], ["--save-exclusions", "e.json"], ["--convert-to", "trt"]])
 def test_repair_only_stands_alone(run, tmp_path, words):
     residual_stream(tmp_path / "m.onnx")
