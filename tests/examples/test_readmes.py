@@ -117,6 +117,33 @@ def test_numbers_of_pages_are_those_of_every_processor(
     run_page(page, tmp_path, {**environment, **instruction_sets.settings("baseline")})
 
 
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+SMALL_DATA = """
+import numpy as np
+
+def two(count=2):
+    for seed in range(count):
+        yield {"x": np.random.default_rng(seed).uniform(1, 2, (1, 1, 256, 256)).astype(np.float32)}
+
+def few_unseen():
+    yield from two(4)
+"""
+
+
+def test_python_of_the_first_page(tmp_path: pathlib.Path, environment: dict[str, str]):
+    """Behind the commands of the page, with a smaller network of the same files."""
+    (block,) = PYTHON.findall((ROOT / "README.md").read_text())
+    shutil.copytree(ROOT / "examples/cli/01_adding_precision_constraints", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "data.py").write_text(SMALL_DATA)
+    (tmp_path / "block.py").write_text(block + "print(check.passed, list(outputs), info.error_vs_fp32 < 1e-2)\n")
+    script = "python3 make_model.py && mv needs_constraints.onnx model.onnx && python3 block.py"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.endswith("True ['matmul_out_3'] True\n"), done.stdout + done.stderr
+    real = (ROOT / "examples/cli/06_speech_quality/data.py").read_text()
+    used = set(re.findall(r"data\.(\w+)\(", block))
+    assert used and all(f"def {name}(" in real and f"def {name}(" in SMALL_DATA for name in used), used
+
+
 def run_page(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]) -> None:
     blocks = commands(page.read_text())
     assert BLOCK.search(page.read_text()), f"{page} shows no command"
