@@ -35,7 +35,8 @@ def from_torch(
              exporter of torch.export is taken where its package onnxscript is installed, else the one of TorchScript.
 
     Weights stay in the model up to 2 GB, and external beyond. Raises Error: NOT_FOUND without torch or onnx,
-    INVALID_ARGUMENT for what is no module, SCRIPT where the export fails (`__cause__` is what it raised).
+    INVALID_ARGUMENT for what is no module and for arguments that it does not take, SCRIPT where the export fails
+    (`__cause__` is what it raised).
 
     >>> model = ulpscope.from_torch(torch.nn.Linear(4, 2), torch.zeros(1, 4), input_names=["x"], output_names=["y"])
     >>> [each.name for each in model.graph.input]
@@ -60,11 +61,15 @@ def from_torch(
         "opset_version": opset_version,
     }
     options = {name: value for name, value in options.items() if value is not None} | export
-    if "dynamo" in inspect.signature(torch.onnx.export).parameters:
+    known = inspect.signature(torch.onnx.export).parameters
+    if "verbose" in known:
+        options.setdefault("verbose", False)
+    if "dynamo" in known:
         options.setdefault("dynamo", importlib.util.find_spec("onnxscript") is not None)
     was_training = module.training
     module.eval()
     try:
+        _run(torch, module, args if isinstance(args, tuple) else (args,), kwargs)
         with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
             path = os.path.join(folder, "model.onnx")
             try:
@@ -76,6 +81,20 @@ def from_torch(
             return onnx.load(path)
     finally:
         module.train(was_training)
+
+
+def _run(torch: Any, module: Any, args: tuple[Any, ...], kwargs: Optional[Mapping[str, Any]]) -> None:
+    """What does not fit the module is said in a line; the exporter prints pages of its own before it raises."""
+    if args and isinstance(args[-1], dict):
+        return  # An older form of `kwargs`, which the exporter knows.
+    try:
+        with torch.no_grad():
+            module(*args, **(kwargs or {}))
+    except Exception as error:
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[from_torch] args: expected what the module takes, got {type(error).__name__}: {error}",
+        ) from error
 
 
 def _missing(module: str, package: str) -> Error:

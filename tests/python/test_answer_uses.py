@@ -391,6 +391,14 @@ def test_from_torch():
     np.testing.assert_allclose(ulpscope.Engine(model).run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
 
 
+def test_from_torch_says_what_a_module_does_not_take_and_nothing_else(capfd):
+    torch = pytest.importorskip("torch")
+    message = r"\[from_torch\] args: expected what the module takes, got RuntimeError"
+    with pytest.raises(ulpscope.Error, match=message) as caught:
+        ulpscope.from_torch(torch.nn.Linear(4, 2), torch.zeros(1, 5))
+    assert caught.value.code == CODE.INVALID_ARGUMENT and capfd.readouterr().out == ""
+
+
 def test_an_answer_that_stays_in_float32_is_the_model_as_it_is(folder, samples, caplog):
     answer = ulpscope.search("m.onnx", samples, threshold=1e-30, metric="rel-l2", objective="smallest")
     assert answer.verdict == "found" and len(answer.layers) == 6
