@@ -255,6 +255,22 @@ def test_times_that_are_nearly_the_same_stay_near_each_other(answer, opened, bro
     assert max(places) - min(places) < 4, places
 
 
+def test_wide_names_leave_the_count_of_hidden_neighbors_legible(answer, opened, browser):
+    large_answer(answer, layers=60, kept=5, trials=3)
+    for number, name in enumerate(answer["names"]):
+        answer["names"][number] = f"{'WM' * 14}{number}"
+        for layer in answer["layers"]:
+            if layer["name"] == name:
+                layer["name"] = answer["names"][number]
+    opened(answer)
+    choose(browser, "Steps", "1", "graph")
+    gaps = browser.evaluate("""[...document.querySelectorAll('#graph .node')].map((node) => {
+        const [label, count] = ['.label', '.type:last-child'].map((e) => node.querySelector(e)?.getBBox());
+        return count && node.lastChild.textContent.startsWith('+') ? count.x - label.x - label.width : null;
+    }).filter((gap) => gap !== null)""")
+    assert gaps and min(gaps) > 0, gaps
+
+
 def test_long_names_take_two_lines_until_their_row_is_open(answer, opened, browser):
     long = ";".join(f"model/block_{i}/conv2d_{i}/BiasAdd" for i in range(12))
     answer["names"][answer["names"].index(answer["layers"][0]["name"])] = long

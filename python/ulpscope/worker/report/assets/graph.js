@@ -92,6 +92,17 @@ function layered(layers, rows) {
   return {places, edges};
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+/** The end of a text that takes at most `room` pixels of the labels' font. */
+function endOf(text, room) {
+  pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  const takes = (start) => pen.measureText(start ? `…${text.slice(start)}` : text).width;
+  let start = 0;
+  while (start < text.length && takes(start) > room) ++start;
+  return start ? `…${text.slice(start)}` : text;
+}
+
 class Graph {
   constructor(place, answer) {
     this.answer = answer;
@@ -297,8 +308,8 @@ class Graph {
     const about = `${layer.name}, ${layer.op}, ${layer.precision ?? "no arithmetic"}${
         layer.kept ? `, kept: ${layer.kept.reason.kind}` : ""}`;
     const tail = layer.name.split("/").slice(-2).join("/");
-    const op = layer.op.length > 16 ? `${layer.op.slice(0, 15)}…` : layer.op, most = hidden ? 19 : 23;
-    const label = tail.length > most ? `…${tail.slice(1 - most)}` : tail;
+    const op = layer.op.length > 16 ? `${layer.op.slice(0, 15)}…` : layer.op;
+    const label = endOf(tail, NODE.width - 13 - (hidden ? 22 + 7 * `${hidden}`.length : 8));
     const choose = () => {
       if (this.dragged) return;
       selection.choose(layer);
