@@ -2,12 +2,12 @@
 
     fit_networks.py bench/gpu/measured/h100.kernels.json... data/targets/h100.json [--write]
 
-Each row of a file of times is {"of": NAME, "us": MICROSECONDS, "kernels": [[KIND, PRECISION, TERM...]]}: the sums of the terms of
-src/engine/kernel_model.h (KernelTerm) over what took that long. Rows of `networks` are single kinds of kernels inside of
-one whole network, as its steps were timed, scaled to the time of the whole; `share` is what they take of it. What a whole
-network takes is a row, too. Least squares of relative errors with factors of 0 or more, in which what lies far off
-counts less, as in src/runtime/measure_kernels.cpp. Prints how well that tells the whole networks; --write puts the
-factors into the target. Needs numpy.
+Each row of a file of times is {"of": NAME, "us": MICROSECONDS, "kernels": [[KIND, PRECISION, TERM...]]}: the sums of
+the terms of src/engine/kernel_model.h (KernelTerm) over what took that long. Rows with a `share` are single kinds of
+kernels inside of one whole network, as its steps were timed, scaled to the time of the whole; `share` is what they take
+of it. What a whole network takes is a row, too (`whole`). Least squares of relative errors with factors of 0 or more,
+in which what lies far off counts less, as in src/runtime/measure_kernels.cpp. Prints how well that tells the whole
+networks; --write puts the factors into the target. Needs numpy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PRECISIONS = ("fp32", "tf32", "fp16", "int8")
 WHOLE, CLOSE, ROUNDS, SWEEPS = 4.0, 0.1, 8, 300
 LEAST_SHARE, LEAST_SCALE = 0.03, 0.05
 
-# Floats have few tiled convolutions among the times, all of one channel per group: what arithmetic takes cannot be told.
+# Floats have few tiled convolutions among the times, all of one channel per group: what arithmetic takes is not told.
 UNTOLD = {("tiled convolution", precision, term) for precision in ("fp32", "fp16") for term in ("gop", "weight_mb")}
 
 Place = tuple[str, str, int]
