@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "ulpscope/bound_run.h"
 #include "ulpscope/data_type.h"
+#include "ulpscope/device_tensor.h"
 #include "ulpscope/export.h"
 #include "ulpscope/precision.h"
 #include "ulpscope/shape.h"
@@ -80,6 +82,20 @@ class ULPSCOPE_API OnnxEngine {
   /// One inference by name; values of `defaults()` may be among the inputs. The first run that gives other ones than
   /// those before prepares an engine for it. Throws Error(kInvalidArgument) also for a missing or unknown name.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
+
+  /// The number of the CUDA device that it computes on; nothing: the CPU.
+  std::optional<int> device() const;
+  /// The same between tensors of that device, without a copy: inputs there (or on the CPU, from where they are copied),
+  /// outputs in memory of the engine's. `stream`: a CUstream, null is CUDA's default one: the run begins when what it
+  /// has is done, and what it gets behind the run begins when that is done; nobody waits. Throws as run(), and for
+  /// tensors of another device.
+  std::map<std::string, DeviceTensor> run_on_device(const std::map<std::string, DeviceTensor>& inputs,
+                                                    void* stream = nullptr) const;
+  /// Such runs between fixed tensors, again and again. `outputs`: all of them, on the engine's device, sharing memory
+  /// with nothing; empty: the engine makes them. Keeps all tensors. Where the engine cannot tell the shapes of the
+  /// outputs beforehand, and on the CPU, it runs once on `stream`.
+  BoundRun bind(const std::map<std::string, DeviceTensor>& inputs,
+                const std::map<std::string, DeviceTensor>& outputs = {}, void* stream = nullptr) const;
 
   /// Microseconds of one run on the device for inputs of these shapes, which are there already: the least of several.
   /// Nothing for backends without a clock of their own, and where the CPU computes in between.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "ulpscope/answer.h"
+#include "ulpscope/bound_run.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/criterion.h"
 #include "ulpscope/data_type.h"
+#include "ulpscope/device_tensor.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 #include "ulpscope/model.h"

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "dlpack.h"
 #include "engine/option_names.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/onnx_engine.h"
@@ -43,6 +44,13 @@ std::vector<Tensor> run_with(const OnnxEngine& engine, const std::vector<Tensor>
   return results;
 }
 
+/// An array, or a tensor of DLPack on the CPU. REQUIRES: not on a device.
+Tensor input_of(nb::handle value, const std::string& what) {
+  if (!is_dlpack(value)) return to_tensor(value, what);
+  const DeviceTensor taken = from_dlpack(value, 0, what);
+  return Tensor::borrow(taken.type, taken.shape, taken.data, taken.owner);
+}
+
 /// `given`: constants by name, as well as the inputs.
 std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::object>& inputs,
                             const std::map<std::string, nb::object>& given) {
@@ -50,10 +58,10 @@ std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::obje
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool named = i < engine.inputs().size();
     tensors.push_back(
-        to_tensor(inputs[i], named ? fmt::format("input '{}'", engine.inputs()[i].name) : fmt::format("input {}", i)));
+        input_of(inputs[i], named ? fmt::format("input '{}'", engine.inputs()[i].name) : fmt::format("input {}", i)));
   }
   std::map<std::string, Tensor> named;
-  for (const auto& [name, value] : given) named.emplace(name, to_tensor(value, fmt::format("input '{}'", name)));
+  for (const auto& [name, value] : given) named.emplace(name, input_of(value, fmt::format("input '{}'", name)));
   std::vector<Tensor> results;
   {
     nb::gil_scoped_release no_gil;

@@ -1,6 +1,7 @@
 // ulpscope._core: bind and convert. Everything else is in the C++ library.
 #include <nanobind/nanobind.h>
 
+#include "device.h"
 #include "engine.h"
 #include "errors.h"
 #include "functions.h"
@@ -19,6 +20,7 @@ NB_MODULE(_core, module) {
   bind_criterion(module);
   bind_answer(module);
   bind_engine(module);
+  bind_device(module);
   bind_samples(module);
   bind_search(module);
   bind_convert(module);

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .converting import ConvertReport, convert
     from .criterion import Metric
     from .data import Data, Model
+    from .device import BoundRun, DeviceTensor
     from .engine import Engine, Layer, TensorSpec
     from .progress import Progress
     from .quantization import quantize
@@ -68,6 +69,7 @@ _HOME = {
     "converting": ("ConvertReport", "convert"),
     "criterion": ("Metric",),
     "data": ("Data", "Model"),
+    "device": ("BoundRun", "DeviceTensor"),
     "engine": ("Engine", "Layer", "TensorSpec"),
     "progress": ("Progress",),
     "quantization": ("quantize",),
@@ -80,8 +82,8 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Answer", "Bits", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode",
-    "FilePath", "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits", "Lowest", "Metric", "Model",
+    "Answer", "Bits", "BoundRun", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "DeviceTensor",
+    "Engine", "Error", "ErrorCode", "FilePath", "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits", "Lowest", "Metric", "Model",
     "Names", "OutputError", "Progress", "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial",
     "__version__", "calibrate", "convert", "from_torch", "measure_target", "quantize", "report", "search", "verify",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from .arguments import FilePath, checked, shown
 from .data import Source, precisions_of
+from .device import BoundRun, is_dlpack, is_on_device, stream_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 
@@ -51,7 +52,7 @@ def _array(value: Any, spec: TensorSpec, where: str) -> np.ndarray[Any, Any]:
 
 
 def _typed(value: Any, spec: TensorSpec, where: str) -> Any:
-    return value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec, where)
+    return value if isinstance(value, (np.ndarray, np.generic)) or is_dlpack(value) else _array(value, spec, where)
 
 
 class Engine:
@@ -146,23 +147,104 @@ class Engine:
         """The layers in the order of execution, with their precisions."""
         return [Layer(*layer) for layer in self._engine.layers()]
 
-    def run(self, inputs: Union[Mapping[str, Any], Sequence[Any]]) -> Dict[str, np.ndarray[Any, Any]]:
+    def run(
+        self,
+        inputs: Union[Mapping[str, Any], Sequence[Any]],
+        outputs: Union[str, Mapping[str, Any]] = "host",
+        stream: Any = None,
+    ) -> Dict[str, Any]:
         """One inference: {output name: array}.
 
-        inputs: {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
-        lists are converted. bfloat16 is that of ml_dtypes. Those of `defaults` may be among them, by name; the first
-        run that gives others than the runs before takes longer, since the engine is prepared for it. Raises
-        ulpscope.Error naming the input that does not fit.
+        inputs:  {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
+                 lists are converted. bfloat16 is that of ml_dtypes. Those of `defaults` may be among them, by name; the
+                 first run that gives others than the runs before takes longer, since the engine is prepared for it.
+                 Tensors of DLPack (torch, CuPy, JAX), row-major, are read where they are: on the CPU or, with the
+                 backend "cuda", on its device.
+        outputs: "host": NumPy arrays. "device": an ulpscope.DeviceTensor each, on the engine's device, for from_dlpack
+                 of torch, CuPy, JAX and NumPy. {name: tensor}: the results go into these tensors of DLPack, which are
+                 on the engine's device and share memory with nothing else.
+        stream:  of CUDA, for tensors on a device: the run begins when what it has is done, and what it gets behind the
+                 run begins when that is done; nobody waits. A stream of torch or CuPy, one with __cuda_stream__, or its
+                 handle. None: torch's or CuPy's current one where tensors are theirs, else CUDA's default stream.
+
+        Raises ulpscope.Error naming the input or output that does not fit.
         """
         values = self._ordered(inputs)
+        on_host = isinstance(outputs, str) and outputs == "host"
+        if not on_host or any(map(is_on_device, inputs.values() if isinstance(inputs, Mapping) else values)):
+            return self._run_on_device(inputs, values, outputs, stream)
+        if stream is not None:
+            stream_of(stream, (), self._where)  # Nobody's here, but it has to be one.
         typed = [_typed(value, spec, self._where) for value, spec in zip(values, self._inputs)]
-        given = {
+        results = self._engine.run(typed + values[len(typed) :], self._given(inputs))
+        return {spec.name: array for spec, array in zip(self._outputs, results)}
+
+    def bind(
+        self,
+        inputs: Union[Mapping[str, Any], Sequence[Any]],
+        outputs: Optional[Mapping[str, Any]] = None,
+        stream: Any = None,
+    ) -> BoundRun:
+        """Runs between fixed tensors: `bound.run()` reads what is in the inputs then, and writes the outputs, on a device
+        as one recorded graph. It keeps the tensors.
+
+        inputs:  as of `run`: tensors of DLPack or arrays, which the caller may fill again between the runs.
+        outputs: {name: tensor} as of `run`; None: the engine makes them, in `bound.outputs`. On the CPU it runs once for
+                 that.
+        stream:  as of `run`, for what is done here.
+
+        Raises ulpscope.Error as `run` does.
+
+        >>> bound = engine.bind({"x": x}, {"y": y})  # tensors of torch
+        >>> x.copy_(sample)
+        >>> bound.run()  # into y
+        """
+        named = self._named(inputs, self._ordered(inputs))
+        return BoundRun(self._engine, named, {} if outputs is None else self._tensors(outputs), stream, self._where)
+
+    def _run_on_device(self, inputs: Any, values: List[Any], outputs: Any, stream: Any) -> Dict[str, Any]:
+        named = self._named(inputs, values)
+        if isinstance(outputs, Mapping):
+            return BoundRun(self._engine, named, self._tensors(outputs), stream, self._where).run(stream)
+        if not isinstance(outputs, str) or outputs not in ("host", "device"):
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[run] {self._where}outputs: expected 'host', 'device' or tensors by name, got {shown(outputs)}",
+            )
+        results = _core.run_on_device(self._engine, named, stream_of(stream, named.values(), self._where))
+        ordered = {spec.name: results[spec.name] for spec in self._outputs}
+        return ordered if outputs == "device" else {name: tensor.numpy() for name, tensor in ordered.items()}
+
+    def _given(self, inputs: Any) -> Dict[str, Any]:
+        """The values of `defaults` among the inputs."""
+        return {
             spec.name: _typed(inputs[spec.name], spec, self._where)
             for spec in self._defaults
             if isinstance(inputs, Mapping) and spec.name in inputs
         }
-        results = self._engine.run(typed + values[len(typed) :], given)
-        return {spec.name: array for spec, array in zip(self._outputs, results)}
+
+    def _named(self, inputs: Any, values: List[Any]) -> Dict[str, Any]:
+        if len(values) != len(self._inputs):
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[run] {self._where}expected {len(self._inputs)} inputs, got {len(values)}",
+            )
+        typed = {spec.name: _typed(value, spec, self._where) for spec, value in zip(self._inputs, values)}
+        return {**typed, **self._given(inputs)}
+
+    def _tensors(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name, tensor in outputs.items():
+            if not hasattr(tensor, "__dlpack__"):
+                raise Error(
+                    ErrorCode.INVALID_ARGUMENT,
+                    f"[run] {self._where}output '{name}': expected a tensor with __dlpack__, got {shown(tensor)}",
+                )
+        if not outputs:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[run] {self._where}outputs: expected {', '.join(repr(spec.name) for spec in self._outputs)}, got none",
+            )
+        return outputs
 
     @checked
     def device_microseconds(self, shapes: Sequence[Sequence[int]]) -> Optional[float]:

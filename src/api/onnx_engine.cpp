@@ -1,12 +1,11 @@
 #include "ulpscope/onnx_engine.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "api/inputs_in_order.h"
 #include "api/onnx_engine_impl.h"
 #include "backend/backend.h"
 #include "core/parallel.h"
@@ -43,42 +42,6 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
 std::shared_ptr<Engine> build(const std::shared_ptr<Network>& network, const EngineOptions& options) {
   const BuildOptions build_options = apply(options, *network);
   return Engine::build(network, build_options);
-}
-
-std::string names(const std::vector<TensorSpec>& specs) {
-  std::vector<std::string> result;
-  for (const TensorSpec& spec : specs) result.push_back(fmt::format("'{}'", spec.name));
-  return fmt::format("{}", fmt::join(result, ", "));
-}
-
-/// What a run of the engine takes of tensors by name, and which constants are among it.
-std::pair<std::vector<Tensor>, std::vector<std::string>> in_order(const OnnxEngine::Impl& impl,
-                                                                  const std::map<std::string, Tensor>& inputs) {
-  std::vector<Tensor> ordered;
-  for (const TensorSpec& spec : impl.inputs) {
-    const auto found = inputs.find(spec.name);
-    if (found == inputs.end()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] input '{}' is missing; the inputs are {}", spec.name, names(impl.inputs)));
-    }
-    ordered.push_back(found->second);
-  }
-  std::vector<std::string> given;
-  for (const TensorSpec& spec : impl.defaults) {
-    const auto found = inputs.find(spec.name);
-    if (found == inputs.end()) continue;
-    given.push_back(spec.name);
-    ordered.push_back(found->second);
-  }
-  for (const auto& [name, tensor] : inputs) {
-    const auto has = [&](const std::vector<TensorSpec>& specs) {
-      return std::ranges::find(specs, name, &TensorSpec::name) != specs.end();
-    };
-    if (!has(impl.inputs) && !has(impl.defaults))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl.inputs)));
-  }
-  return {std::move(ordered), std::move(given)};
 }
 
 }  // namespace

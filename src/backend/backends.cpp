@@ -5,6 +5,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_device_backend.h"
+#include "backend/device_plan.h"
 #include "backend/plain/plain_backend.h"
 #include "ulpscope/error.h"
 
@@ -13,6 +15,10 @@ namespace ulpscope {
 std::span<const Backend* const> backends() {
   static const std::array<const Backend*, 3> all{&cpu::cpu_backend(), &cuda::cuda_backend(), &plain::plain_backend()};
   return all;
+}
+
+const DeviceBackend* find_device_backend(std::string_view name) {
+  return name == cuda::cuda_backend().name() ? &cuda::cuda_device_backend() : nullptr;
 }
 
 const Backend& find_backend(std::string_view name) {

@@ -120,18 +120,18 @@ std::optional<std::vector<Shape>> shapes_to_build(const Network& network, const 
   return result;
 }
 
-void check_shape(const Binding& binding, const Tensor& tensor, const BuildOptions& options) {
+void check_input(const Binding& binding, DataType type, const Shape& given, const BuildOptions& options) {
   const auto fail = [&](const std::string& expected) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected the shape {}, got {}",
-                                                         binding.name, expected, to_string(tensor.shape())));
+                                                         binding.name, expected, to_string(given)));
   };
-  if (tensor.type() != binding.type)
+  if (type != binding.type)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}",
-                                                         binding.name, name_of(binding.type), name_of(tensor.type())));
-  if (binding.shape && !fits(tensor.shape(), *binding.shape)) fail(to_string(*binding.shape));
+                                                         binding.name, name_of(binding.type), name_of(type)));
+  if (binding.shape && !fits(given, *binding.shape)) fail(to_string(*binding.shape));
   if (options.profiles.empty()) return;
   const auto each_dim = [&](const Shape* bound, const auto& holds) {
-    return bound == nullptr || std::ranges::equal(tensor.shape(), *bound, holds);
+    return bound == nullptr || std::ranges::equal(given, *bound, holds);
   };
   const bool inside = std::ranges::any_of(options.profiles, [&](const Profile& profile) {
     return each_dim(find_shape(profile.min, binding.name), std::greater_equal<>()) &&
@@ -313,7 +313,7 @@ std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
   set_num_threads(options.threads);
   std::vector<Tensor> physical;
   for (std::size_t i = 0; i < given.size(); ++i) {
-    check_shape(inputs[i], given[i], options);
+    check_input(inputs[i], given[i].type(), given[i].shape(), options);
     physical.push_back(to_physical(given[i]));
   }
   const std::lock_guard lock(mutex);
@@ -328,6 +328,28 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
     if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type)
       outputs[o] = outputs[o].cast(impl_->outputs[o].type);
   return outputs;
+}
+
+void Engine::check_inputs(std::span<const DeviceTensor> inputs) const {
+  if (inputs.size() != impl_->inputs.size())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    check_input(impl_->inputs[i], inputs[i].type, inputs[i].shape, impl_->options);
+}
+
+DeviceSpace* Engine::space() const {
+  const DeviceBackend* const backend = find_device_backend(impl_->options.backend);
+  return backend != nullptr ? &backend->space() : nullptr;
+}
+
+std::shared_ptr<const DevicePlan> Engine::device_plan(const std::vector<Shape>& shapes) {
+  set_num_threads(impl_->options.threads);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->executable == nullptr) impl_->make_executable(shapes);
+  }
+  return impl_->executable->device_plan_for(shapes);
 }
 
 std::vector<Engine::StepProfile> Engine::profile(std::span<const Tensor> inputs) {

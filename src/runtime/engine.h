@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/device_plan.h"
 #include "engine/options.h"
 #include "graph/network.h"
 #include "ulpscope/tensor.h"
@@ -49,6 +50,13 @@ class Engine {
   /// the order of `outputs()`, of exactly their types. Throws Error(kInvalidArgument) naming the input that does not
   /// fit.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+  /// Throws Error(kInvalidArgument) unless these are as run() expects them.
+  void check_inputs(std::span<const DeviceTensor> inputs) const;
+  /// The memory of the device that it computes on; null: the CPU's.
+  DeviceSpace* space() const;
+  /// The plan for inputs of these shapes in that memory; null: they have to pass through the CPU's. REQUIRES: space().
+  std::shared_ptr<const DevicePlan> device_plan(const std::vector<Shape>& shapes);
 
   /// The plan for inputs of these shapes.
   std::shared_ptr<const Plan> plan(const std::vector<Shape>& shapes);

@@ -415,4 +415,12 @@ std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec
                              parts->replay.get());
 }
 
+std::shared_ptr<const DevicePlan> make_device_plan(const DeviceBackend& backend,
+                                                   std::shared_ptr<const Specialization> spec, Grouping grouping,
+                                                   const PlanParts& parts) {
+  if (!layers_behind_open_shapes(*spec, parts.assignment, grouping).empty()) return nullptr;
+  Schedule schedule = describe(*spec, parts.assignment, std::move(grouping));
+  return backend.plan(std::move(spec), std::move(schedule), parts.weights, parts.subgraphs, parts.replay.get());
+}
+
 }  // namespace ulpscope

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/device_plan.h"
 
 namespace ulpscope {
 
@@ -23,5 +24,10 @@ struct PlanParts {
 /// larger groups are made.
 std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec, Grouping grouping,
                                       std::shared_ptr<const PlanParts> parts);
+/// The same for tensors in the memory of the backend's device; null where values decide shapes, and where
+/// DeviceBackend::plan() is.
+std::shared_ptr<const DevicePlan> make_device_plan(const DeviceBackend& backend,
+                                                   std::shared_ptr<const Specialization> spec, Grouping grouping,
+                                                   const PlanParts& parts);
 
 }  // namespace ulpscope

@@ -49,7 +49,7 @@ constexpr std::string_view kDevice =
     R"("smClockRateKHz":1980000,"memClockRateKHz":3201000,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":900,)"
     R"("driverVer":13000,"deviceName":"NVIDIA H200"})";
 
-class CudnnGraphs : public testing::Test {
+class CudnnGraphs : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
@@ -192,7 +192,7 @@ TEST_F(CudnnGraphs, NameWhatIsWrong) {
     const ConvolutionGraph graph(spec, {.properties = &properties_});
     FAIL() << "a graph of a shape that does not follow";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("cuDNN could not finalize a convolution's operation")) << error.what();
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("cuDNN could not finalize a convolution's operation")) << error.what();
   }
   spec.stored = DataType::kInt64;
   EXPECT_THROW(ConvolutionGraph(spec, {.properties = &properties_}), Error);
@@ -203,7 +203,7 @@ TEST(ConvolutionLibrary, NeedsAGpu) {
     ConvolutionLibrary library(nullptr);
     GTEST_SKIP() << "a GPU";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("cuDNN")) << error.what();
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("cuDNN")) << error.what();
   }
 }
 

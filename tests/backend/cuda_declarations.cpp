@@ -66,6 +66,8 @@ SAME(DeviceAttribute::kComputeCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 SAME(DeviceAttribute::kSharedMemoryPerBlock, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 SAME(kMaxDynamicSharedMemory, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME(kNonBlockingStream, CU_STREAM_NON_BLOCKING);
+SAME(kEventWithoutTime, CU_EVENT_DISABLE_TIMING);
+SAME(kNotCapturing, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME(BoxElement::kFloat16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
 SAME(BoxElement::kBFloat16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
@@ -111,6 +113,8 @@ SAME_CALL(launch, cuLaunchKernelEx);
 SAME_CALL(encode_boxes, cuTensorMapEncodeTiled);
 SAME_CALL(stream_create, cuStreamCreate);
 SAME_CALL(stream_synchronize, cuStreamSynchronize);
+SAME_CALL(stream_wait_event, cuStreamWaitEvent);
+SAME_CALL(stream_is_capturing, cuStreamIsCapturing);
 SAME_CALL(stream_begin_capture, cuStreamBeginCapture_v2);
 SAME_CALL(stream_end_capture, cuStreamEndCapture);
 SAME_CALL(graph_instantiate, cuGraphInstantiateWithFlags);

@@ -47,7 +47,7 @@ struct Declared {
   const char* source;  ///< Gets the functions from the library.
 };
 
-class CudaDeclarations : public testing::TestWithParam<Declared> {};
+class CudaDeclarations : public ::testing::TestWithParam<Declared> {};
 
 TEST_P(CudaDeclarations, AreThoseOfTheHeader) {
   if (std::system("c++ --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no compiler c++";
@@ -87,7 +87,7 @@ TEST_P(CudaDeclarations, CoverEveryFunctionThatIsOpened) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, CudaDeclarations,
-                         testing::Values(Declared{"Driver", "cuda.h", 1, "driver.cpp"},
+                         ::testing::Values(Declared{"Driver", "cuda.h", 1, "driver.cpp"},
                                          Declared{"Nvrtc", "nvrtc.h", 2, "nvrtc.cpp"},
                                          Declared{"CublasLt", "cublasLt.h", 3, "matrix_product.cpp"}),
                          [](const auto& declared) { return declared.param.name; });

@@ -169,10 +169,14 @@ const KernelStep* kernel_of(const Step& step) {
 }  // namespace
 
 FakePlan::FakePlan(std::string name, const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-                   const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank)
-    : name_(std::move(name)), spec_(spec), bank_(bank), steps_(lower(spec, schedule, weights, subgraphs, device)) {
+                   const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank, Ends ends)
+    : name_(std::move(name)),
+      spec_(spec),
+      bank_(bank),
+      steps_(lower(spec, schedule, weights, subgraphs, device, ends)),
+      ends_(ends) {
   std::vector<ArenaEntry> entries;
-  for (const Buffer& buffer : steps_.buffers) entries.push_back(buffer.constant ? ArenaEntry{} : buffer.place);
+  for (const Buffer& buffer : steps_.buffers) entries.push_back(buffer.is_in_arena() ? buffer.place : ArenaEntry{});
   arena_bytes_ = place_in_arena(entries, kArenaAlignment);
   for (std::size_t i = 0; i < entries.size(); ++i) steps_.buffers[i].place.offset = entries[i].offset;
   for (const Step& step : steps_.steps)
@@ -201,6 +205,7 @@ unsigned char* FakePlan::address(const Pointer& pointer) const {
          "a pointer that is outside of its buffer");
   unsigned char* base = arena_ + buffer.place.offset;
   if (buffer.constant) base = reinterpret_cast<unsigned char*>(buffer.constant->address());
+  if (buffer.callers >= 0) base = callers_address(static_cast<std::size_t>(buffer.callers));
   return base + pointer.bytes;
 }
 
@@ -220,7 +225,7 @@ double FakePlan::read(const Pointer& pointer, DataType type, std::int64_t index)
 
 void FakePlan::write(const Pointer& pointer, DataType type, std::int64_t index, double value) const {
   const Buffer& buffer = steps_.buffers[static_cast<std::size_t>(pointer.buffer)];
-  expect(!buffer.constant, "writes a constant");
+  expect(may_write(buffer), "writes a constant or an input");
   unsigned char* at = element(pointer, type, index);
   type == DataType::kFloat64 ? elements::put_bits(at, value) : elements::write(type, at, value);
 }
@@ -231,7 +236,7 @@ struct FakePlan::Guarded {
   void* add(const Pointer& pointer, bool writes) {
     plan.expect(pointer.buffer >= 0, "a pointer to nothing");
     const Buffer& buffer = plan.steps_.buffers[static_cast<std::size_t>(pointer.buffer)];
-    plan.expect(!writes || !buffer.constant, "writes a constant");
+    plan.expect(!writes || plan.may_write(buffer), "writes a constant or an input");
     plan.address(pointer);
     auto& [copy, written] = copies[pointer.buffer];
     written |= writes;
@@ -456,6 +461,7 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
   memory_.assign(arena_bytes_ + kArenaAlignment, poison);
   arena_ = memory_.data();
   while (reinterpret_cast<std::uintptr_t>(arena_) % kArenaAlignment != 0) ++arena_;
+  if (ends_ == Ends::kDevice) place_callers(inputs, poison);
   host_.assign(steps_.host.size(), {});
   for (std::size_t i = 0; i < host_.size(); ++i) {
     const HostValue& value = steps_.host[i];
@@ -489,7 +495,7 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
           store->put(key, Bytes(bytes, bytes + buffer.bytes), buffer.bytes);
         }
     for (const Buffer& buffer : steps_.buffers)
-      if (!buffer.constant && buffer.place.first == static_cast<int>(i))
+      if (buffer.is_in_arena() && buffer.place.first == static_cast<int>(i))
         std::memset(arena_ + buffer.place.offset, poison, buffer.bytes);
     if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
       run(*kernel);
@@ -528,6 +534,7 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
       host_[static_cast<std::size_t>(download.host)] = std::move(result);
     }
   }
+  if (ends_ == Ends::kDevice) return callers_outputs(inputs.size());
   std::vector<Tensor> results;
   for (int value : steps_.outputs) results.push_back(host_[static_cast<std::size_t>(value)].clone());
   return results;

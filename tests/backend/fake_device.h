@@ -71,11 +71,13 @@ class FakePlan {
  public:
   /// Adds its kernels to the bank. All arguments outlive the plan.
   FakePlan(std::string name, const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-           const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank);
+           const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank,
+           Ends ends = Ends::kHost);
   /// There is a kernel that can be run on a GPU only.
   bool can_run() const;
   /// Memory holds bytes of `poison` until it is written. With a store, a run begins at the last checkpoint that it has,
-  /// and keeps what lies in memory at those behind it.
+  /// and keeps what lies in memory at those behind it. Inputs and outputs are of physical types with Ends::kDevice, too:
+  /// what the steps read and write are tensors of declared types, at addresses that are aligned to 16 bytes and no more.
   std::vector<Tensor> run(std::span<const Tensor> inputs, unsigned char poison, ActivationStore* store = nullptr);
   /// How many steps of the device the last run left out.
   std::size_t skipped() const { return skipped_; }
@@ -84,6 +86,10 @@ class FakePlan {
  private:
   struct Guarded;
   unsigned char* address(const Pointer& pointer) const;
+  void place_callers(std::span<const Tensor> inputs, unsigned char poison);
+  std::vector<Tensor> callers_outputs(std::size_t number);
+  unsigned char* callers_address(std::size_t number) const;
+  bool may_write(const Buffer& buffer) const;
   std::size_t bytes_of(const Buffer& buffer) const;
   void run(const KernelStep& step);
   void run(const ProductStep& step);
@@ -104,6 +110,8 @@ class FakePlan {
   std::vector<unsigned char> memory_;
   unsigned char* arena_ = nullptr;
   std::vector<Tensor> host_;
+  const Ends ends_;
+  mutable std::vector<std::vector<unsigned char>> callers_;  ///< With Ends::kDevice: by Buffer::callers.
   std::string where_;  ///< The step that runs.
   std::size_t skipped_ = 0;
 };

@@ -40,7 +40,7 @@ void Comparison::add(const std::string& name, const Network& network, const std:
   cases_.push_back(made);
   try {
     made->plan = std::make_unique<FakePlan>(name, *made->spec, made->schedule, *made->cache, made->subgraphs,
-                                            *made->device, bank_);
+                                            *made->device, bank_, ends_);
   } catch (const std::exception& error) {
     ADD_FAILURE() << name << ": " << error.what();
     cases_.pop_back();

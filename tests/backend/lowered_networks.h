@@ -127,13 +127,13 @@ class Net {
 
 /// What the network is lowered to for these inputs.
 inline Steps lowered(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
-                     FakeDevice& device) {
+                     FakeDevice& device, Ends ends = Ends::kHost) {
   const auto spec = specialize(network, shapes);
   const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
   const Assignment assignment = assign_precisions(*spec, options);
   WeightCache weights;
   const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
-  return lower(*spec, schedule, weights, subgraphs, device);
+  return lower(*spec, schedule, weights, subgraphs, device, ends);
 }
 
 /// How many steps of a kind the network is lowered to for these inputs.
@@ -161,6 +161,8 @@ class Comparison {
   /// Each network is compared with itself: run once by itself, and once with a store that it shares with the others of
   /// its cache.
   void share_activations() { shares_ = true; }
+  /// What is added from here on reads inputs and writes outputs where the caller has them.
+  void stay_on_device() { ends_ = Ends::kDevice; }
   /// Of the steps of runs with a store, those that were left out.
   std::size_t skipped_steps() const { return skipped_steps_; }
   /// Runs all; failures are the test's. False: there is no compiler.
@@ -184,6 +186,7 @@ class Comparison {
   /// Plans with a cache in common find constants that others left, by their names.
   std::map<const WeightCache*, std::shared_ptr<FakeDevice>> devices_;
   bool shares_ = false;
+  Ends ends_ = Ends::kHost;
   std::map<const WeightCache*, ActivationStore> stores_;
   std::size_t skipped_steps_ = 0;
 };

@@ -32,6 +32,7 @@ def export(**given: Any) -> Any:
     return ulpscope.from_torch(**{"module": torch.nn.Linear(4, 2), "args": torch.zeros(1, 4), "dynamo": False, **given})
 
 
+X = {"x": np.zeros((4, 24), np.float32)}
 #: What is called, and with which arguments beside the wrong one.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "search": (
@@ -45,7 +46,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "measure_target": (ulpscope.measure_target, {"path": "t.json", "model": "m.onnx", "data": "x.npz"}),
     "from_torch": (lambda **given: export(**given), {}),
     "Engine": (ulpscope.Engine, {"model": "m.onnx"}),
-    "Engine.run": (lambda **given: ulpscope.Engine("m.onnx").run(**given), {}),
+    "Engine.run": (lambda **given: ulpscope.Engine("m.onnx").run(**{"inputs": X, **given}), {}),
+    "Engine.bind": (lambda **given: ulpscope.Engine("m.onnx").bind(**{"inputs": X, **given}), {}),
     "Engine.device_microseconds": (lambda **given: ulpscope.Engine("m.onnx").device_microseconds(**given), {}),
     "Answer.load": (ulpscope.Answer.load, {}),
     "Answer.from_json": (ulpscope.Answer.from_json, {}),
@@ -79,6 +81,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "measure": (bool,), "resume": (bool,), "shrink": (bool,), "repair": (bool,), "relax": (bool,),
     "verify": (bool,), "bias_correction": (bool,),
     "layer_precisions": (dict,), "io_types": (dict,), "scales": (dict,), "progress": (bool,), "inputs": (list, dict), "shapes": (list,),
+    "outputs": (str, dict), "stream": (int,),
     "module": (), "args": (), "kwargs": (dict,), "input_names": (list,), "output_names": (list,), "opset_version": (int,),
 }  # fmt: skip
 

@@ -110,7 +110,7 @@ class Names {
 
 bool is_alive(const Buffer& buffer, std::size_t before) {
   const auto step = static_cast<int>(before);
-  return buffer.constant == nullptr && buffer.place.first >= 0 && buffer.place.first < step &&
+  return buffer.is_in_arena() && buffer.place.first >= 0 && buffer.place.first < step &&
          buffer.place.last >= step;
 }
 

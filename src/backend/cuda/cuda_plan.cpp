@@ -58,7 +58,7 @@ class ReplayTarget final : public LoweringTarget {
 }  // namespace
 
 CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                   const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* wanted)
+                   const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* wanted, Ends ends)
     : Plan(std::move(spec), std::move(schedule)), weights_(weights) {
   Runtime& runtime = Runtime::get();
   const std::lock_guard lock(runtime.device().mutex());
@@ -67,10 +67,11 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   ReplayTarget target(runtime, replay);
   WeightBudget budget(target, weights_.device_limit());
-  made_ = lower(*spec_, schedule_, weights, subgraphs, budget);
+  made_ = lower(*spec_, schedule_, weights, subgraphs, budget, ends);
   budget.check();
   compile_kernels();
   place();
+  const auto callers = ends == Ends::kDevice ? stand_in() : nullptr;
   choose_algorithms(replay);
   find_ranges();
   place_results();
@@ -80,11 +81,12 @@ CudaPlan::~CudaPlan() {
   const std::lock_guard lock(Device::get().mutex());
   ranges_.clear();
   stretches_.clear();
+  recordings_.clear();
 }
 
 void CudaPlan::place() {
   std::vector<ArenaEntry> entries;
-  for (const Buffer& buffer : made_.buffers) entries.push_back(buffer.constant ? ArenaEntry{} : buffer.place);
+  for (const Buffer& buffer : made_.buffers) entries.push_back(buffer.is_in_arena() ? buffer.place : ArenaEntry{});
   arena_bytes_ = place_in_arena(entries, kArenaAlignment);
   for (std::size_t i = 0; i < entries.size(); ++i) made_.buffers[i].place.offset = entries[i].offset;
   arena_ = Device::get().arena(arena_bytes_);
@@ -93,7 +95,9 @@ void CudaPlan::place() {
 Address CudaPlan::address(const Pointer& pointer) const {
   if (pointer.buffer < 0) return 0;
   const Buffer& buffer = made_.buffers[pointer.buffer];
-  const Address base = buffer.constant ? buffer.constant->address() : arena_->address() + buffer.place.offset;
+  const Address base = buffer.constant       ? buffer.constant->address()
+                       : buffer.callers >= 0 ? callers_[static_cast<std::size_t>(buffer.callers)]
+                                             : arena_->address() + buffer.place.offset;
   return base + static_cast<Address>(pointer.bytes);
 }
 

@@ -1,25 +1,33 @@
 // A schedule on the GPU: recorded launches, with what the CPU does between them.
 #pragma once
 
+#include <functional>
+#include <list>
 #include <memory>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/checkpoints.h"
+#include "backend/cuda/lowering.h"
 #include "backend/cuda/replay.h"
 #include "backend/cuda/result_blocks.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
+#include "backend/device_plan.h"
 
 namespace ulpscope::cuda {
 
-class CudaPlan final : public Plan {
+class CudaPlan final : public Plan, public DevicePlan {
  public:
   /// Lowers, compiles and chooses algorithms. Launches are recorded for runs that will not be the only one: the second,
   /// or those of a sample, of which there are more. Throws as Backend::plan.
   CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-           const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* replay);
+           const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* replay, Ends ends = Ends::kHost);
   ~CudaPlan() override;
+
+  /// With Ends::kDevice, in place of the other one. Launches are recorded for the addresses that come a second time.
+  void run(std::span<void* const> inputs, std::span<void* const> outputs, CallerStream stream) const override;
+  std::vector<DeviceTensor> outputs() const override;
 
   /// Where the CPU computes nothing in between, a run begins at the last checkpoint whose values the store has.
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
@@ -61,6 +69,12 @@ class CudaPlan final : public Plan {
     std::unique_ptr<LaunchGraph> graph;
   };
   void launch(Range& range) const;
+  /// Constants of the host, behind them what the steps put there; `work` runs the range of that number.
+  void run_steps(std::vector<Tensor>& host, const std::shared_ptr<std::byte>& block,
+                 const std::function<void(std::size_t)>& work) const;
+  std::size_t bytes_of_callers(std::size_t number) const;
+  std::shared_ptr<const DeviceMemory> stand_in() const;
+  void run_between() const;  ///< The addresses are there.
   void enqueue(const Range& range) const;
   void launch_sharing(ActivationStore& store, bool keep) const;
   void keep_values(const Checkpoint& checkpoint, ActivationStore& store) const;
@@ -68,6 +82,13 @@ class CudaPlan final : public Plan {
   // Guarded by Device::mutex().
   mutable std::vector<Range> ranges_;
   mutable bool has_run_ = false;
+  /// Of the caller's tensors in this run, by Buffer::callers; and the graphs of the ranges for the last such lists.
+  mutable std::vector<Address> callers_;
+  struct Recording {
+    std::vector<Address> callers;
+    std::vector<std::unique_ptr<LaunchGraph>> graphs;  ///< None: these came once so far.
+  };
+  mutable std::list<Recording> recordings_;
   /// Of the one range that there is, when a store was given: between checkpoints.
   mutable std::vector<Checkpoint> checkpoints_;
   mutable std::vector<Range> stretches_;

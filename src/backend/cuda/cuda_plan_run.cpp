@@ -128,27 +128,39 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
   const std::lock_guard lock(device.mutex());
   device.enter();
   std::vector<Tensor> host(made_.host.size());
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    const HostValue& value = made_.host[i];
-    if (value.constant)
-      host[i] = value.constant;
-    else if (value.input >= 0)
-      host[i] = inputs[static_cast<std::size_t>(value.input)];
+  for (std::size_t i = 0; i < host.size(); ++i)
+    if (const int input = made_.host[i].input; input >= 0) host[i] = inputs[static_cast<std::size_t>(input)];
+  const bool shares = store != nullptr && ranges_.size() == 1;
+  run_steps(host, results_ != nullptr ? results_->take() : nullptr, [&](std::size_t range) {
+    if (shares)
+      launch_sharing(*store, keep);
+    else if (store != nullptr || has_run_)
+      launch(ranges_[range]);
+    else
+      enqueue(ranges_[range]);  // A single run is done before a recording would be.
+  });
+  device.wait();
+  has_run_ = true;
+  std::vector<Tensor> results;
+  for (int value : made_.outputs) {
+    const bool own = made_.host[value].input < 0 && !made_.host[value].constant;
+    results.push_back(own ? host[value] : host[value].clone());
   }
-  const std::shared_ptr<std::byte> block = results_ != nullptr ? results_->take() : nullptr;
+  return results;
+}
+
+void CudaPlan::run_steps(std::vector<Tensor>& host, const std::shared_ptr<std::byte>& block,
+                         const std::function<void(std::size_t)>& work) const {
+  const Device& device = Device::get();
+  for (std::size_t i = 0; i < host.size(); ++i)
+    if (made_.host[i].constant) host[i] = made_.host[i].constant;
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
-  const bool shares = store != nullptr && ranges_.size() == 1;
-  auto range = ranges_.begin();
+  std::size_t range = 0;
   for (std::size_t i = 0; i < made_.steps.size();) {
-    if (range != ranges_.end() && range->first == i) {
-      if (shares)
-        launch_sharing(*store, keep);
-      else if (store != nullptr || has_run_)
-        launch(*range);
-      else
-        enqueue(*range);  // A single run is done before a recording would be.
-      i = range++->last;
+    if (range < ranges_.size() && ranges_[range].first == i) {
+      work(range);
+      i = ranges_[range++].last;
       continue;
     }
     const Step& step = made_.steps[i++];
@@ -162,22 +174,14 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
                                  : Tensor(value.type, value.shape);
       device.download(host[download->host].raw(), address(download->from), host[download->host].bytes());
     } else {
-      const HostStep& work = std::get<HostStep>(step.work);
+      const HostStep& on_host = std::get<HostStep>(step.work);
       in.clear();
       out.clear();
-      for (int value : work.inputs) in.push_back(value < 0 ? nullptr : &host[value]);
-      for (int value : work.outputs) out.push_back(value < 0 ? nullptr : &host[value]);
-      work.kernel->run(in, out);
+      for (int value : on_host.inputs) in.push_back(value < 0 ? nullptr : &host[value]);
+      for (int value : on_host.outputs) out.push_back(value < 0 ? nullptr : &host[value]);
+      on_host.kernel->run(in, out);
     }
   }
-  device.wait();
-  has_run_ = true;
-  std::vector<Tensor> results;
-  for (int value : made_.outputs) {
-    const bool own = made_.host[value].input < 0 && !made_.host[value].constant;
-    results.push_back(own ? host[value] : host[value].clone());
-  }
-  return results;
 }
 
 PlanTactics CudaPlan::tactics() const { return {identity_, tactics_of(made_)}; }

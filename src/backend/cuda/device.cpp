@@ -88,6 +88,7 @@ Device::Device() {
   check(d.primary_context_retain(&context_, device), "make a context on the GPU");
   enter();
   check(d.stream_create(&stream_, kNonBlockingStream), "make a stream");
+  for (Event* event : {&before_, &after_}) check(d.event_create(event, kEventWithoutTime), "make an event");
 }
 
 void Device::enter() const { check(driver().context_set_current(context_), "use its context"); }
@@ -180,6 +181,21 @@ void Device::copy(Address to, Address from, std::size_t bytes) const {
 }
 
 void Device::wait() const { check(driver().stream_synchronize(stream_), "run a kernel"); }
+
+void Device::wait_for(Stream other) const {
+  int status = kNotCapturing;
+  if (driver().stream_is_capturing(other, &status) != kSuccess || status != kNotCapturing)
+    throw Error(ErrorCode::kInvalidArgument,
+                "[run] stream: it is being recorded (torch.cuda.graph?); a run records a graph of its own: call it "
+                "outside of the recording");
+  check(driver().event_record(before_, other), "record an event");
+  check(driver().stream_wait_event(stream_, before_, 0), "wait for a stream");
+}
+
+void Device::let_wait(Stream other) const {
+  check(driver().event_record(after_, stream_), "record an event");
+  check(driver().stream_wait_event(other, after_, 0), "wait for a stream");
+}
 
 std::unique_ptr<LaunchGraph> Device::capture(const std::function<void()>& enqueue) const {
   const Driver& d = driver();

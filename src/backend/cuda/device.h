@@ -80,6 +80,11 @@ class Device {
   void download(void* to, Address from, std::size_t bytes) const;
   void copy(Address to, Address from, std::size_t bytes) const;
   void wait() const;
+  /// What is enqueued from here on begins when what that stream of somebody else has by now is done. Throws
+  /// Error(kInvalidArgument) while the stream is being recorded.
+  void wait_for(Stream other) const;
+  /// What that stream gets from here on begins when what is enqueued by now is done.
+  void let_wait(Stream other) const;
 
   /// What `enqueue` puts on the stream, to be launched as one.
   std::unique_ptr<LaunchGraph> capture(const std::function<void()>& enqueue) const;
@@ -108,6 +113,7 @@ class Device {
   bool begins_early_ = false;  ///< Kernels are launched before the ones that they wait for have ended.
   Context context_ = nullptr;
   Stream stream_ = nullptr;
+  Event before_ = nullptr, after_ = nullptr;  ///< Of the streams of others.
   std::recursive_mutex mutex_;
   std::mutex kernels_mutex_;
   std::unordered_map<std::string, Function> kernels_;  ///< By NamedSource::hash, as what follows.

@@ -34,6 +34,8 @@ Driver::Driver() : library({"libcuda.so.1"}, "") {
   library.get("cuTensorMapEncodeTiled", encode_boxes);
   library.get("cuStreamCreate", stream_create);
   library.get("cuStreamSynchronize", stream_synchronize);
+  library.get("cuStreamWaitEvent", stream_wait_event);
+  library.get("cuStreamIsCapturing", stream_is_capturing);
   library.get("cuStreamBeginCapture_v2", stream_begin_capture);
   library.get("cuStreamEndCapture", stream_end_capture);
   library.get("cuGraphInstantiateWithFlags", graph_instantiate);

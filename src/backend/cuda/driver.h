@@ -36,6 +36,8 @@ enum class DeviceAttribute : int {
 
 inline constexpr int kMaxDynamicSharedMemory = 8;  ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr unsigned kNonBlockingStream = 1;  ///< CU_STREAM_NON_BLOCKING
+inline constexpr unsigned kEventWithoutTime = 2;   ///< CU_EVENT_DISABLE_TIMING
+inline constexpr int kNotCapturing = 0;            ///< CU_STREAM_CAPTURE_STATUS_NONE
 inline constexpr int kCaptureThreadLocal = 1;      ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 /// CUtensorMap: where a matrix lies that kernels read in boxes.
@@ -99,6 +101,8 @@ struct Driver {
                          int interleave, int swizzle, int promotion, int fill);
   Result (*stream_create)(Stream*, unsigned flags);
   Result (*stream_synchronize)(Stream);
+  Result (*stream_wait_event)(Stream, Event, unsigned flags);
+  Result (*stream_is_capturing)(Stream, int* status);
   Result (*stream_begin_capture)(Stream, int mode);
   Result (*stream_end_capture)(Stream, Graph*);
   Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "backend/cuda/layers.h"
 #include "backend/cuda/placement.h"
 #include "backend/cuda/products.h"
@@ -32,18 +34,26 @@ class Lowering {
         attentions_(context_, schedule, programs_),
         layers_(context_, subgraphs, programs_, epilogues_, matrices_) {}
 
-  Steps run() {
+  Steps run(Ends ends) {
     const Network& network = *spec_.network;
     for (std::size_t i = 0; i < network.inputs.size(); ++i) {
       const TensorId id = network.inputs[i];
-      memory_.define_input(id, steps_.new_input(spec_.type(id), spec_.shape(id), i));
+      if (ends == Ends::kDevice)
+        memory_.define_at(id, steps_.callers_view(spec_.type(id), *spec_.shape(id), i));
+      else
+        memory_.define_input(id, steps_.new_input(spec_.type(id), spec_.shape(id), i));
     }
     for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
       for (const KernelDescription& kernel : kernels)
         if (!attentions_.is_part(kernel)) lower(kernel);
     steps_.begin(LayerId(kNone));
     std::vector<int> outputs;
-    for (const Operand& output : schedule_.outputs) outputs.push_back(memory_.host_value(output));
+    std::size_t number = network.inputs.size();
+    for (const Operand& output : schedule_.outputs)
+      if (ends == Ends::kDevice)
+        memory_.put_output(output, number++);
+      else
+        outputs.push_back(memory_.host_value(output));
     if (const auto& names = layers_.on_host(); !names.empty())
       log_once(LogLevel::kWarning,
                fmt::format("backend 'cuda': {} of {} layers run on the CPU, with copies there and back: {}",
@@ -91,8 +101,13 @@ class Lowering {
 }  // namespace
 
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target) {
-  return Lowering(spec, schedule, weights, subgraphs, target).run();
+            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target, Ends ends) {
+  return Lowering(spec, schedule, weights, subgraphs, target).run(ends);
+}
+
+bool can_stay_on_device(const Specialization& spec) {
+  const auto holds = [&](TensorId id) { return spec.shape(id).has_value() && !is_storage_only(spec.type(id)); };
+  return std::ranges::all_of(spec.network->inputs, holds) && std::ranges::all_of(spec.network->outputs, holds);
 }
 
 }  // namespace ulpscope::cuda

@@ -34,8 +34,11 @@ class LoweringTarget {
   virtual bool has_fused_products() = 0;
 };
 
-/// `weights` and `subgraphs` as in Backend::plan.
+/// `weights` and `subgraphs` as in Backend::plan. With Ends::kDevice, REQUIRES: can_stay_on_device().
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target);
+            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target, Ends ends = Ends::kHost);
+
+/// All inputs and outputs have shapes that are known before a run, and types that kernels of the GPU have.
+bool can_stay_on_device(const Specialization& spec);
 
 }  // namespace ulpscope::cuda

@@ -171,6 +171,15 @@ View Placement::read_as(const Operand& operand, DataType type, std::vector<std::
   return copies_[key] = copied(from, dims, type, rounding, std::move(strides), operand.tensor);
 }
 
+void Placement::put_output(const Operand& operand, std::size_t number) {
+  const Shape& dims = shape(operand.tensor);
+  const DataType type = spec_.type(operand.tensor);
+  const View there = read_as(operand, type, ops::strides_of(dims));
+  if (steps_.give_to_caller(there, dims, number)) return;
+  const View to = steps_.callers_view(type, dims, number);
+  if (num_elements(dims) > 0) steps_.add_copy(there, to, dims);
+}
+
 int Placement::host_value(const Operand& operand) {
   const TensorId id = operand.tensor;
   if (spec_.is_constant(id)) return steps_.host_constant(constants_.get(operand));

@@ -73,6 +73,11 @@ class StepList {
   Step& last() { return made_.steps.back(); }
 
   View new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides);
+  /// Memory of the caller's tensor of that number (Buffer::callers), row-major.
+  View callers_view(DataType type, const Shape& shape, std::size_t number);
+  /// From here on, the buffer is that tensor's memory; false: it cannot be, since it is something else or has more in
+  /// it than these elements, row-major.
+  bool give_to_caller(const View& view, const Shape& shape, std::size_t number);
   /// So many elements more behind those of a view that is a buffer of its own.
   void extend(const View& view, std::int64_t elements);
   /// Elements that are made when nobody has them; float32, become `type`.
@@ -116,6 +121,9 @@ class Placement {
   /// The tensor is a value of the host, exact and rounded.
   void define_host(const Store& store, int value);
   void define_input(TensorId id, int value) { locations_[id].host = value; }
+  /// The elements of an output, of its declared type, are in the caller's tensor of that number: computed there, else
+  /// copied.
+  void put_output(const Operand& operand, std::size_t number);
   /// The tensor's elements are at these strides over finer dimensions. `order`: Location::order.
   void place(TensorId id, View view, const Shape& dims, std::vector<std::int64_t> order = {});
   /// The tensor is this view of what is there already, when that needs no other rounding.

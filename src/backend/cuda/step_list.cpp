@@ -85,7 +85,7 @@ void StepList::hoist_host_steps() {
 void StepList::find_lifetimes() {
   for (std::size_t i = 0; i < made_.steps.size(); ++i)
     for_each_pointer(made_.steps[i], [&](const Pointer& pointer, bool) {
-      if (pointer.buffer < 0 || made_.buffers[pointer.buffer].constant != nullptr) return;
+      if (pointer.buffer < 0 || !made_.buffers[pointer.buffer].is_in_arena()) return;
       Buffer& buffer = made_.buffers[pointer.buffer];
       buffer.place.bytes = buffer.bytes;
       if (buffer.place.first < 0) buffer.place.first = static_cast<int>(i);
@@ -97,6 +97,21 @@ int StepList::new_input(DataType type, const std::optional<Shape>& shape, std::s
   const int value = new_host(type, shape);
   made_.host.back().input = static_cast<int>(index);
   return value;
+}
+
+View StepList::callers_view(DataType type, const Shape& shape, std::size_t number) {
+  View view = new_view(type, shape, ops::strides_of(shape));
+  made_.buffers.back().callers = static_cast<int>(number);
+  return view;
+}
+
+bool StepList::give_to_caller(const View& view, const Shape& shape, std::size_t number) {
+  Buffer& buffer = made_.buffers[view.buffer];
+  if (!buffer.is_in_arena() || view.offset != 0 || !same_places(shape, view.strides, ops::strides_of(shape)) ||
+      buffer.bytes != static_cast<std::size_t>(num_elements(shape)) * size_of(view.type))
+    return false;
+  buffer.callers = static_cast<int>(number);
+  return true;
 }
 
 void StepList::extend(const View& view, std::int64_t elements) {

@@ -20,12 +20,20 @@
 
 namespace ulpscope::cuda {
 
-/// Device memory of a plan: part of the arena, or a prepared constant.
+/// Device memory of a plan: part of the arena, a prepared constant, or the caller's.
 struct Buffer {
   std::size_t bytes = 0;
   ArenaEntry place;                              ///< In the arena.
   std::shared_ptr<const DeviceMemory> constant;  ///< Of constants,
   ActivationKey name;                            ///< and what they are.
+  int callers = -1;  ///< Which tensor of the caller: inputs of the network first, then outputs; -1: none.
+  bool is_in_arena() const { return constant == nullptr && callers < 0; }
+};
+
+/// Where the tensors of callers are: inputs as they come, outputs as they go.
+enum class Ends : std::uint8_t {
+  kHost,    ///< Physical types.
+  kDevice,  ///< Declared types, row-major, each aligned to 16 bytes.
 };
 
 /// An address within a buffer.
@@ -145,7 +153,7 @@ struct Steps {
   std::vector<Buffer> buffers;
   std::vector<HostValue> host;
   std::vector<Step> steps;
-  std::vector<int> outputs;  ///< Values of the host.
+  std::vector<int> outputs;  ///< Values of the host; none with Ends::kDevice.
 };
 
 }  // namespace ulpscope::cuda

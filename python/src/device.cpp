@@ -1,0 +1,127 @@
+#include "device.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "arrays.h"
+#include "dlpack.h"
+#include "ulpscope/onnx_engine.h"
+
+namespace nb = nanobind;
+
+namespace ulpscope::python {
+namespace {
+
+using Tensors = std::map<std::string, DeviceTensor>;
+using Objects = std::map<std::string, nb::object>;
+
+/// A result, with the stream of its run.
+struct Result {
+  DeviceTensor tensor;
+  StreamHandle stream;
+};
+
+DeviceTensor on_cpu(Tensor tensor) {
+  class Owner final : public DeviceOwner {
+   public:
+    explicit Owner(Tensor kept) : kept_(std::move(kept)) {}
+
+   private:
+    const Tensor kept_;
+  };
+  void* const data = tensor.raw();
+  const DataType type = tensor.type();
+  Shape shape = tensor.shape();
+  return {type, std::move(shape), data, {}, std::make_shared<Owner>(std::move(tensor))};
+}
+
+Tensors inputs_of(const Objects& values, StreamHandle stream) {
+  Tensors tensors;
+  for (const auto& [name, value] : values) {
+    const std::string what = fmt::format("input '{}'", name);
+    tensors.emplace(name, is_dlpack(value) ? from_dlpack(value, stream, what) : on_cpu(to_tensor(value, what)));
+  }
+  return tensors;
+}
+
+Tensors outputs_of(const Objects& values, StreamHandle stream) {
+  Tensors tensors;
+  for (const auto& [name, value] : values)
+    tensors.emplace(name, from_dlpack(value, stream, fmt::format("output '{}'", name)));
+  return tensors;
+}
+
+std::map<std::string, Result> results_of(Tensors tensors, StreamHandle stream) {
+  std::map<std::string, Result> results;
+  for (auto& [name, tensor] : tensors) results.emplace(name, Result{std::move(tensor), stream});
+  return results;
+}
+
+nb::object dlpack_of(const Result& self, std::optional<std::intptr_t> stream, nb::handle device, nb::handle copy) {
+  if ((!device.is_none() && !device.equal(dlpack_device_of(self.tensor))) || (!copy.is_none() && nb::cast<bool>(copy)))
+    throw nb::buffer_error("an ulpscope.DeviceTensor gives its memory where it is, without a copy");
+  if (self.tensor.cuda && self.tensor.owner != nullptr && stream != -1)
+    self.tensor.owner->used_on(to_stream(static_cast<StreamHandle>(stream.value_or(0))));
+  return to_dlpack(self.tensor);
+}
+
+}  // namespace
+
+void bind_device(nb::module_& module) {
+  nb::class_<Result>(module, "DeviceTensor")
+      .def_prop_ro("shape", [](const Result& self) { return nb::tuple(nb::cast(self.tensor.shape)); })
+      .def_prop_ro("dtype", [](const Result& self) { return dtype_of(self.tensor.type); })
+      .def_prop_ro(
+          "device", [](const Result& self) { return self.tensor.cuda ? fmt::format("cuda:{}", *self.tensor.cuda) : "cpu"; })
+      .def("numpy",
+           [](const Result& self) {
+             Tensor host;
+             {
+               const nb::gil_scoped_release no_gil;
+               host = to_host(self.tensor, to_stream(self.stream));
+             }
+             return to_array(std::move(host));
+           })
+      .def("__dlpack_device__", [](const Result& self) { return dlpack_device_of(self.tensor); })
+      .def(
+          "__dlpack__",
+          [](const Result& self, std::optional<std::intptr_t> stream, nb::handle, nb::handle device, nb::handle copy) {
+            return dlpack_of(self, stream, device, copy);
+          },
+          nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
+          nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none());
+  nb::class_<BoundRun>(module, "BoundRun")
+      .def(
+          "run", [](const BoundRun& self, StreamHandle stream) { self.run(to_stream(stream)); }, nb::arg("stream"),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "outputs",
+          [](const BoundRun& self, StreamHandle stream) { return results_of(self.outputs(), stream); },
+          nb::arg("stream"));
+  module.def("is_dlpack", &is_dlpack, nb::arg("value"));
+  module.def(
+      "run_on_device",
+      [](const OnnxEngine& engine, const Objects& inputs, StreamHandle stream) {
+        const Tensors tensors = inputs_of(inputs, stream);
+        const nb::gil_scoped_release no_gil;
+        return results_of(engine.run_on_device(tensors, to_stream(stream)), stream);
+      },
+      nb::arg("engine"), nb::arg("inputs"), nb::arg("stream"));
+  module.def(
+      "bind",
+      [](const OnnxEngine& engine, const Objects& inputs, const Objects& outputs, StreamHandle stream) {
+        const Tensors in = inputs_of(inputs, stream), out = outputs_of(outputs, stream);
+        const nb::gil_scoped_release no_gil;
+        return engine.bind(in, out, to_stream(stream));
+      },
+      nb::arg("engine"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("stream"));
+}
+
+}  // namespace ulpscope::python

@@ -1,0 +1,205 @@
+#include "dlpack.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "ulpscope/error.h"
+
+namespace nb = nanobind;
+
+namespace ulpscope::python {
+namespace {
+
+// As dlpack.h declares them.
+struct DlDevice {
+  std::int32_t type, number;
+};
+struct DlType {
+  std::uint8_t code, bits;
+  std::uint16_t lanes;
+};
+struct DlTensor {
+  void* data;
+  DlDevice device;
+  std::int32_t rank;
+  DlType type;
+  std::int64_t *shape, *strides;
+  std::uint64_t offset;
+};
+struct DlManagedTensor {
+  DlTensor tensor;
+  void* context;
+  void (*deleter)(DlManagedTensor*);
+};
+
+enum DlDeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
+constexpr const char *kFresh = "dltensor", *kUsed = "used_dltensor";
+
+struct TypeEntry {
+  DataType type;
+  std::uint8_t code, bits;
+};
+// kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_... from 7 on.
+constexpr std::array kTypes{
+    TypeEntry{DataType::kFloat32, 2, 32},       TypeEntry{DataType::kFloat64, 2, 64},
+    TypeEntry{DataType::kFloat16, 2, 16},       TypeEntry{DataType::kBFloat16, 4, 16},
+    TypeEntry{DataType::kInt8, 0, 8},           TypeEntry{DataType::kUInt8, 1, 8},
+    TypeEntry{DataType::kInt16, 0, 16},         TypeEntry{DataType::kUInt16, 1, 16},
+    TypeEntry{DataType::kInt32, 0, 32},         TypeEntry{DataType::kUInt32, 1, 32},
+    TypeEntry{DataType::kInt64, 0, 64},         TypeEntry{DataType::kUInt64, 1, 64},
+    TypeEntry{DataType::kBool, 6, 8},           TypeEntry{DataType::kFloat8E4M3, 10, 8},
+    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8}, TypeEntry{DataType::kFloat8E5M2, 12, 8},
+    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8}, TypeEntry{DataType::kFloat8E8M0, 14, 8},
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] {}: {}", what, why));
+}
+
+DataType type_of(const DlType& given, const std::string& what) {
+  for (const TypeEntry& entry : kTypes)
+    if (given.lanes == 1 && entry.code == given.code && entry.bits == given.bits) return entry.type;
+  refuse(what, fmt::format("expected a tensor of floats, integers or booleans with a whole number of bytes each, got "
+                           "DLPack's type code {} with {} bits and {} lanes",
+                           given.code, given.bits, given.lanes));
+}
+
+bool is_dense(const DlTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  std::int64_t expected = 1;
+  bool dense = true;
+  for (std::int32_t d = tensor.rank - 1; d >= 0; --d) {
+    if (tensor.shape[d] == 0) return true;
+    dense &= tensor.shape[d] == 1 || tensor.strides[d] == expected;
+    expected *= tensor.shape[d];
+  }
+  return dense;
+}
+
+/// Releases it under Python's lock, from whichever thread drops the last handle.
+class DlOwner final : public DeviceOwner {
+ public:
+  explicit DlOwner(DlManagedTensor* managed) : managed_(managed) {}
+  ~DlOwner() override {
+    if (managed_->deleter == nullptr) return;
+    const nb::gil_scoped_acquire gil;
+    managed_->deleter(managed_);
+  }
+
+ private:
+  DlManagedTensor* const managed_;
+};
+
+std::string said(nb::python_error& error) {
+  return fmt::format("{}: {}", nb::cast<std::string>(error.type().attr("__name__")),
+                     nb::cast<std::string>(nb::str(error.value())));
+}
+
+/// What it gives, taken out of its capsule.
+DlManagedTensor* exported(nb::handle value, bool on_cuda, StreamHandle stream, const std::string& what) {
+  nb::object capsule;
+  try {
+    capsule = on_cuda ? value.attr("__dlpack__")(nb::arg("stream") = stream == 0 ? StreamHandle{1} : stream)
+                      : value.attr("__dlpack__")();
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    refuse(what, fmt::format("expected a tensor that gives its memory, and its __dlpack__ raised {}", said(error)));
+  }
+  auto* const managed = static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kFresh));
+  if (managed == nullptr) {
+    PyErr_Clear();
+    refuse(what, fmt::format("expected its __dlpack__ to give a capsule '{}'", kFresh));
+  }
+  PyCapsule_SetName(capsule.ptr(), kUsed);
+  return managed;
+}
+
+/// What a capsule of ours keeps.
+struct Export {
+  DlManagedTensor managed;
+  DeviceTensor tensor;
+  std::vector<std::int64_t> strides;
+};
+
+std::optional<DlType> dl_type_of(DataType type) {
+  for (const TypeEntry& entry : kTypes)
+    if (entry.type == type) return DlType{entry.code, entry.bits, 1};
+  return std::nullopt;
+}
+
+DlDevice dl_device_of(const DeviceTensor& tensor) {
+  return tensor.cuda ? DlDevice{kCuda, *tensor.cuda} : DlDevice{kCpu, 0};
+}
+
+void free_unused(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kFresh) == 0) return;
+  auto* const managed = static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule, kFresh));
+  managed->deleter(managed);
+}
+
+}  // namespace
+
+bool is_dlpack(nb::handle value) {
+  static PyObject* const ndarray = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  static PyObject* const scalar = nb::object(nb::module_::import_("numpy").attr("generic")).release().ptr();
+  return PyObject_IsInstance(value.ptr(), ndarray) != 1 && PyObject_IsInstance(value.ptr(), scalar) != 1 &&
+         nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "__dlpack_device__");
+}
+
+DeviceTensor from_dlpack(nb::handle value, StreamHandle stream, const std::string& what) {
+  const nb::object device = value.attr("__dlpack_device__")();
+  const int kind = nb::cast<int>(nb::int_(device[0])), number = nb::cast<int>(nb::int_(device[1]));
+  const bool on_cuda = kind == kCuda || kind == kCudaManaged;
+  if (!on_cuda && kind != kCpu && kind != kCudaHost)
+    refuse(what,
+           fmt::format("expected a tensor on the CPU or on a CUDA device, got one on DLPack's device type {}", kind));
+  DlManagedTensor* const managed = exported(value, on_cuda, stream, what);
+  DeviceTensor result;
+  result.owner = std::make_shared<DlOwner>(managed);
+  const DlTensor& tensor = managed->tensor;
+  result.type = type_of(tensor.type, what);
+  result.shape.assign(tensor.shape, tensor.shape + tensor.rank);
+  if (on_cuda) result.cuda = number;
+  if (!is_dense(tensor))
+    refuse(what, fmt::format("expected elements in row-major order without gaps, got the shape {} with strides {}; try "
+                             ".contiguous()",
+                             to_string(result.shape),
+                             to_string(Shape(tensor.strides, tensor.strides + tensor.rank))));
+  result.data = static_cast<std::byte*>(tensor.data) + tensor.offset;
+  if (reinterpret_cast<std::uintptr_t>(result.data) % size_of(result.type) != 0)
+    refuse(what, fmt::format("expected an address that is a multiple of the {} bytes of an element",
+                             size_of(result.type)));
+  return result;
+}
+
+nb::object to_dlpack(const DeviceTensor& tensor) {
+  const auto type = dl_type_of(tensor.type);
+  if (!type)
+    throw nb::buffer_error(
+        fmt::format("DLPack has no tensors of {} with one element per byte; try .numpy()", name_of(tensor.type)).c_str());
+  auto made = std::make_unique<Export>(Export{{}, tensor, std::vector<std::int64_t>(tensor.shape.size())});
+  std::int64_t stride = 1;
+  for (std::size_t d = tensor.shape.size(); d-- > 0; stride *= tensor.shape[d]) made->strides[d] = stride;
+  made->managed.tensor = {tensor.data, dl_device_of(tensor), static_cast<std::int32_t>(tensor.shape.size()), *type,
+                          made->tensor.shape.data(), made->strides.data(), 0};
+  made->managed.context = made.get();
+  made->managed.deleter = [](DlManagedTensor* managed) { delete static_cast<Export*>(managed->context); };
+  PyObject* const capsule = PyCapsule_New(&made->managed, kFresh, free_unused);
+  if (capsule == nullptr) throw nb::python_error();
+  (void)made.release();
+  return nb::steal(capsule);
+}
+
+nb::tuple dlpack_device_of(const DeviceTensor& tensor) {
+  const DlDevice device = dl_device_of(tensor);
+  return nb::make_tuple(static_cast<int>(device.type), device.number);
+}
+
+}  // namespace ulpscope::python
