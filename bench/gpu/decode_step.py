@@ -37,7 +37,8 @@ def attend(attention: Attention, x: Tensor, past: tuple[Tensor, Tensor], positio
     keys, values = (torch.cat((before, now.to(before.dtype)), 2) for before, now in zip(past, (k, v)))
     k, v = keys.to(x.dtype), values.to(x.dtype)
     if attention.kv_heads != attention.heads:
-        k, v = (t.repeat_interleave(attention.heads // attention.kv_heads, dim=1) for t in (k, v))
+        shared = attention.heads // attention.kv_heads
+        k, v = (t[:, :, None].expand(-1, -1, shared, -1, -1).flatten(1, 2) for t in (k, v))
     scores = torch.softmax(q @ k.transpose(-1, -2) * attention.head**-0.5, -1)
     return attention.out((scores @ v).transpose(1, 2).reshape(x.shape)), keys, values
 

@@ -21,6 +21,8 @@ class DeviceSpace {
   virtual ~DeviceSpace() = default;
   /// As the driver counts devices.
   virtual int number() const = 0;
+  /// Throws Error(kInvalidArgument) while the stream is being recorded, which no run can be part of.
+  virtual void check(CallerStream stream) const = 0;
   /// For the result of a run on that stream. Throws Error(kUnsupported) where memory is short.
   virtual DeviceTensor allocate(DataType type, const Shape& shape, CallerStream stream) = 0;
   /// Behind what the stream has; returns when `from` may be freed.

@@ -72,6 +72,7 @@ DeviceRun::DeviceRun(std::shared_ptr<Engine> engine, std::vector<DeviceTensor> i
                      std::vector<DeviceTensor> outputs, CallerStream stream)
     : engine_(std::move(engine)), space_(engine_->space()), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
   naming_file(engine_->network(), [&] {
+    if (space_ != nullptr) space_->check(stream);
     engine_->check_inputs(inputs_);
     for (std::size_t i = 0; i < inputs_.size(); ++i) check_device(inputs_[i], input_name(*engine_, i), true);
     if (space_ != nullptr) plan_ = engine_->device_plan(shapes_of(inputs_));
@@ -125,6 +126,7 @@ DeviceTensor DeviceRun::allocate(DataType type, const Shape& shape, CallerStream
 }
 
 void DeviceRun::run(CallerStream stream) {
+  if (space_ != nullptr) naming_file(engine_->network(), [&] { space_->check(stream); });
   if (plan_ == nullptr) return run_on_cpu(stream);
   std::vector<void*> in, out;
   std::vector<DeviceTensor> uploaded;

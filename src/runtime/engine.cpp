@@ -14,6 +14,7 @@
 #include "graph/evaluate.h"
 #include "graph/given_defaults.h"
 #include "ops/registry.h"
+#include "runtime/device_plans.h"
 #include "runtime/executable.h"
 #include "runtime/memory_limit.h"
 #include "runtime/plan_file.h"
@@ -31,6 +32,7 @@ struct Engine::Impl {
   /// Made by build; or by the first run, when the network does not work for the smallest shapes and no profile says
   /// more.
   std::unique_ptr<Executable> executable;
+  DevicePlans device_plans;
   std::map<std::vector<std::string>, std::shared_ptr<Engine>> given;  ///< By the names of what callers give.
   std::mutex mutex, given_mutex;
 
@@ -349,7 +351,7 @@ std::shared_ptr<const DevicePlan> Engine::device_plan(const std::vector<Shape>& 
     const std::lock_guard lock(impl_->mutex);
     if (impl_->executable == nullptr) impl_->make_executable(shapes);
   }
-  return impl_->executable->device_plan_for(shapes);
+  return impl_->device_plans.plan_for(shapes, *impl_->executable, *impl_->network, impl_->options);
 }
 
 std::vector<Engine::StepProfile> Engine::profile(std::span<const Tensor> inputs) {

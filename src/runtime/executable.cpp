@@ -164,19 +164,6 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
   return pending.get();
 }
 
-std::shared_ptr<const DevicePlan> Executable::device_plan_for(const std::vector<Shape>& input_shapes) {
-  const std::lock_guard making(making_device_plan_);
-  if (const auto found = device_plans_.find(input_shapes)) return {found, found->plan.get()};
-  const auto spec = specialization(input_shapes);
-  auto made = std::make_shared<DeviceEntry>();
-  made->parts = std::make_shared<PlanParts>(
-      PlanParts{find_backend(options_.backend), assignment_, options_.fusion, weights_,
-                body_functions(assignment_, options_.fusion, options_.tactic_replay), options_.tactic_replay});
-  made->plan = make_device_plan(*find_device_backend(options_.backend), spec, fuse(*spec, assignment_, options_.fusion), *made->parts);
-  device_plans_.put(input_shapes, made);
-  return {made, made->plan.get()};
-}
-
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());

@@ -9,13 +9,10 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/device_plan.h"
 #include "engine/options.h"
 #include "runtime/recently_used.h"
 
 namespace ulpscope {
-
-struct PlanParts;
 
 /// Used for the network itself and, one each, for the sub-graphs of its control flow.
 class Executable {
@@ -35,10 +32,6 @@ class Executable {
   /// A plan for another assignment, without a replay; shares weights and specializations. Not kept.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                        Fusion fusion);
-
-  /// The same for tensors that stay on the device; null: they have to pass through the CPU's memory. REQUIRES:
-  /// the backend has a device.
-  std::shared_ptr<const DevicePlan> device_plan_for(const std::vector<Shape>& input_shapes);
 
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
   /// The bodies with a layer in lower precision under this assignment that no run of a plan has reached so far, in
@@ -67,12 +60,6 @@ class Executable {
   std::map<LayerId, std::unique_ptr<Executable>> bodies_;  ///< By the first layer that they have.
   RecentlyUsed<std::shared_ptr<const Specialization>> specializations_{32};
   RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
-  struct DeviceEntry {
-    std::shared_ptr<const PlanParts> parts;
-    std::shared_ptr<const DevicePlan> plan;
-  };
-  std::mutex making_device_plan_;  ///< One thread makes it while others wait.
-  RecentlyUsed<std::shared_ptr<const DeviceEntry>> device_plans_{16};
   std::map<std::vector<Shape>, std::shared_future<std::shared_ptr<const Plan>>> pending_;
 };
 

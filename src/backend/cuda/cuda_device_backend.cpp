@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cuda_plan.h"
 #include "backend/cuda/device.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -74,6 +75,14 @@ class Block final : public DeviceOwner {
 class CudaSpace final : public DeviceSpace {
  public:
   int number() const override { return 0; }
+  void check(CallerStream stream) const override {
+    int status = kNotCapturing;
+    Device::get().enter();
+    if (driver().stream_is_capturing(static_cast<Stream>(stream), &status) != kSuccess || status != kNotCapturing)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[run] stream: it is being recorded (torch.cuda.graph?); a run records a graph of its own: call it "
+                  "outside of the recording");
+  }
   DeviceTensor allocate(DataType type, const Shape& shape, CallerStream stream) override {
     constexpr std::size_t kStep = 256;
     const std::size_t bytes = static_cast<std::size_t>(num_elements(shape)) * size_of(type);

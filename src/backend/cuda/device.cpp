@@ -183,11 +183,6 @@ void Device::copy(Address to, Address from, std::size_t bytes) const {
 void Device::wait() const { check(driver().stream_synchronize(stream_), "run a kernel"); }
 
 void Device::wait_for(Stream other) const {
-  int status = kNotCapturing;
-  if (driver().stream_is_capturing(other, &status) != kSuccess || status != kNotCapturing)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[run] stream: it is being recorded (torch.cuda.graph?); a run records a graph of its own: call it "
-                "outside of the recording");
   check(driver().event_record(before_, other), "record an event");
   check(driver().stream_wait_event(stream_, before_, 0), "wait for a stream");
 }

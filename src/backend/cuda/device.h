@@ -80,8 +80,8 @@ class Device {
   void download(void* to, Address from, std::size_t bytes) const;
   void copy(Address to, Address from, std::size_t bytes) const;
   void wait() const;
-  /// What is enqueued from here on begins when what that stream of somebody else has by now is done. Throws
-  /// Error(kInvalidArgument) while the stream is being recorded.
+  /// What is enqueued from here on begins when what that stream of somebody else has by now is done.
+  /// REQUIRES: the stream is not being recorded.
   void wait_for(Stream other) const;
   /// What that stream gets from here on begins when what is enqueued by now is done.
   void let_wait(Stream other) const;
