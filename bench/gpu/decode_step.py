@@ -28,7 +28,9 @@ Run = Callable[[], Any]
 WORST = 2e-2  # Relative L2 of float16 against float32.
 
 
-def attend(attention: Attention, x: Tensor, past: tuple[Tensor, Tensor], positions: Any) -> tuple[Tensor, Tensor, Tensor]:
+def attend(
+    attention: Attention, x: Tensor, past: tuple[Tensor, Tensor], positions: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of one token to those before and itself; and the cache with it, in the cache's type."""
     q = attention.split(attention.q(x), attention.heads)
     k, v = (attention.split(layer(x), attention.kv_heads) for layer in (attention.k, attention.v))
@@ -179,7 +181,9 @@ def compare(name: str, options: argparse.Namespace) -> bool:
     bound = engine.bind(on_device, outputs)
     holds = all(same(bound.run(), expected) for _ in range(3))
     holds &= all(same(engine.run(on_device, outputs="device"), expected) for _ in range(3))
-    reference = case.network.cuda()(on_device["token"], *(on_device[key].float() for key in case.names[1:]))[0].cpu().numpy()
+    reference = (
+        case.network.cuda()(on_device["token"], *(on_device[key].float() for key in case.names[1:]))[0].cpu().numpy()
+    )
     logits = outputs["logits"].float().cpu().numpy()
     error = float(np.linalg.norm(logits - reference) / np.linalg.norm(reference))
 
@@ -202,9 +206,13 @@ def compare(name: str, options: argparse.Namespace) -> bool:
         for side, run in sides.items():
             for what, steps in (("step", 1), ("row", 50)):
                 few = side in ("numpy", "torch eager")
-                times.setdefault(f"{side} {what}", []).append(least(run, min(steps, 5) if few else steps, 5 if few else 20))
+                times.setdefault(f"{side} {what}", []).append(
+                    least(run, min(steps, 5) if few else steps, 5 if few else 20)
+                )
     best = {side: min(taken_) for side, taken_ in times.items()}
-    print(f"{name}, {options.past} tokens of past: relative L2 of the logits {error:.2g}; bits of all our ways {'equal' if holds else 'DIFFER'}")
+    print(
+        f"{name}, {options.past} tokens of past: relative L2 of the logits {error:.2g}; bits of all our ways {'equal' if holds else 'DIFFER'}"
+    )
     for side, microseconds in best.items():
         print(f"  {side:20} {microseconds:9.1f} us   {microseconds / best['device']:6.3f} of the device time")
     for what in ("step", "row"):

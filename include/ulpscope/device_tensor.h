@@ -24,8 +24,8 @@ class ULPSCOPE_API DeviceOwner {
 struct DeviceTensor {
   DataType type = DataType::kUndefined;
   Shape shape;
-  void* data = nullptr;     ///< A CUdeviceptr on a CUDA device. Aligned to 16 bytes there, or it is copied.
-  std::optional<int> cuda;  ///< The number of the CUDA device; nothing: the CPU.
+  void* data = nullptr;                ///< A CUdeviceptr on a CUDA device. Aligned to 16 bytes there, or it is copied.
+  std::optional<int> cuda;             ///< The number of the CUDA device; nothing: the CPU.
   std::shared_ptr<DeviceOwner> owner;  ///< May be null: then the caller keeps the memory as long as it is used.
 };
 

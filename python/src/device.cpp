@@ -79,7 +79,8 @@ void bind_device(nb::module_& module) {
       .def_prop_ro("shape", [](const Result& self) { return nb::tuple(nb::cast(self.tensor.shape)); })
       .def_prop_ro("dtype", [](const Result& self) { return dtype_of(self.tensor.type); })
       .def_prop_ro(
-          "device", [](const Result& self) { return self.tensor.cuda ? fmt::format("cuda:{}", *self.tensor.cuda) : "cpu"; })
+          "device",
+          [](const Result& self) { return self.tensor.cuda ? fmt::format("cuda:{}", *self.tensor.cuda) : "cpu"; })
       .def("numpy",
            [](const Result& self) {
              Tensor host;
@@ -102,8 +103,7 @@ void bind_device(nb::module_& module) {
           "run", [](const BoundRun& self, StreamHandle stream) { self.run(to_stream(stream)); }, nb::arg("stream"),
           nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "outputs",
-          [](const BoundRun& self, StreamHandle stream) { return results_of(self.outputs(), stream); },
+          "outputs", [](const BoundRun& self, StreamHandle stream) { return results_of(self.outputs(), stream); },
           nb::arg("stream"));
   module.def("is_dlpack", &is_dlpack, nb::arg("value"));
   module.def(

@@ -48,15 +48,24 @@ struct TypeEntry {
 };
 // kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_... from 7 on.
 constexpr std::array kTypes{
-    TypeEntry{DataType::kFloat32, 2, 32},       TypeEntry{DataType::kFloat64, 2, 64},
-    TypeEntry{DataType::kFloat16, 2, 16},       TypeEntry{DataType::kBFloat16, 4, 16},
-    TypeEntry{DataType::kInt8, 0, 8},           TypeEntry{DataType::kUInt8, 1, 8},
-    TypeEntry{DataType::kInt16, 0, 16},         TypeEntry{DataType::kUInt16, 1, 16},
-    TypeEntry{DataType::kInt32, 0, 32},         TypeEntry{DataType::kUInt32, 1, 32},
-    TypeEntry{DataType::kInt64, 0, 64},         TypeEntry{DataType::kUInt64, 1, 64},
-    TypeEntry{DataType::kBool, 6, 8},           TypeEntry{DataType::kFloat8E4M3, 10, 8},
-    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8}, TypeEntry{DataType::kFloat8E5M2, 12, 8},
-    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8}, TypeEntry{DataType::kFloat8E8M0, 14, 8},
+    TypeEntry{DataType::kFloat32, 2, 32},
+    TypeEntry{DataType::kFloat64, 2, 64},
+    TypeEntry{DataType::kFloat16, 2, 16},
+    TypeEntry{DataType::kBFloat16, 4, 16},
+    TypeEntry{DataType::kInt8, 0, 8},
+    TypeEntry{DataType::kUInt8, 1, 8},
+    TypeEntry{DataType::kInt16, 0, 16},
+    TypeEntry{DataType::kUInt16, 1, 16},
+    TypeEntry{DataType::kInt32, 0, 32},
+    TypeEntry{DataType::kUInt32, 1, 32},
+    TypeEntry{DataType::kInt64, 0, 64},
+    TypeEntry{DataType::kUInt64, 1, 64},
+    TypeEntry{DataType::kBool, 6, 8},
+    TypeEntry{DataType::kFloat8E4M3, 10, 8},
+    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8},
+    TypeEntry{DataType::kFloat8E5M2, 12, 8},
+    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8},
+    TypeEntry{DataType::kFloat8E8M0, 14, 8},
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {
@@ -170,12 +179,11 @@ DeviceTensor from_dlpack(nb::handle value, StreamHandle stream, const std::strin
   if (!is_dense(tensor))
     refuse(what, fmt::format("expected elements in row-major order without gaps, got the shape {} with strides {}; try "
                              ".contiguous()",
-                             to_string(result.shape),
-                             to_string(Shape(tensor.strides, tensor.strides + tensor.rank))));
+                             to_string(result.shape), to_string(Shape(tensor.strides, tensor.strides + tensor.rank))));
   result.data = static_cast<std::byte*>(tensor.data) + tensor.offset;
   if (reinterpret_cast<std::uintptr_t>(result.data) % size_of(result.type) != 0)
-    refuse(what, fmt::format("expected an address that is a multiple of the {} bytes of an element",
-                             size_of(result.type)));
+    refuse(what,
+           fmt::format("expected an address that is a multiple of the {} bytes of an element", size_of(result.type)));
   return result;
 }
 
@@ -183,12 +191,18 @@ nb::object to_dlpack(const DeviceTensor& tensor) {
   const auto type = dl_type_of(tensor.type);
   if (!type)
     throw nb::buffer_error(
-        fmt::format("DLPack has no tensors of {} with one element per byte; try .numpy()", name_of(tensor.type)).c_str());
+        fmt::format("DLPack has no tensors of {} with one element per byte; try .numpy()", name_of(tensor.type))
+            .c_str());
   auto made = std::make_unique<Export>(Export{{}, tensor, std::vector<std::int64_t>(tensor.shape.size())});
   std::int64_t stride = 1;
   for (std::size_t d = tensor.shape.size(); d-- > 0; stride *= tensor.shape[d]) made->strides[d] = stride;
-  made->managed.tensor = {tensor.data, dl_device_of(tensor), static_cast<std::int32_t>(tensor.shape.size()), *type,
-                          made->tensor.shape.data(), made->strides.data(), 0};
+  made->managed.tensor = {tensor.data,
+                          dl_device_of(tensor),
+                          static_cast<std::int32_t>(tensor.shape.size()),
+                          *type,
+                          made->tensor.shape.data(),
+                          made->strides.data(),
+                          0};
   made->managed.context = made.get();
   made->managed.deleter = [](DlManagedTensor* managed) { delete static_cast<Export*>(managed->context); };
   PyObject* const capsule = PyCapsule_New(&made->managed, kFresh, free_unused);

@@ -18,8 +18,8 @@ inline void* to_stream(StreamHandle handle) { return reinterpret_cast<void*>(han
 bool is_dlpack(nanobind::handle value);
 
 /// The elements of a tensor of DLPack, where they are. On a CUDA device, its owner makes the stream wait for what they
-/// still take. `what` names the value in errors. Throws Error(kInvalidArgument) for a type or device that tensors do not
-/// have, for elements that are not row-major without gaps, and where its owner refuses.
+/// still take. `what` names the value in errors. Throws Error(kInvalidArgument) for a type or device that tensors do
+/// not have, for elements that are not row-major without gaps, and where its owner refuses.
 DeviceTensor from_dlpack(nanobind::handle value, StreamHandle stream, const std::string& what);
 
 /// A capsule "dltensor" that keeps the tensor. Throws nanobind::buffer_error for types that DLPack has not.

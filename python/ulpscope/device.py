@@ -64,7 +64,9 @@ def stream_of(stream: Any, tensors: Iterable[Any], where: str) -> int:
 class BoundRun:
     """Runs of an engine between fixed tensors: what `Engine.bind` gives."""
 
-    def __init__(self, engine: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], stream: Any, where: str) -> None:
+    def __init__(
+        self, engine: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], stream: Any, where: str
+    ) -> None:
         self._tensors = [*inputs.values(), *outputs.values()]
         self._where = where
         handle = stream_of(stream, self._tensors, where)

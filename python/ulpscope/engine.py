@@ -185,12 +185,12 @@ class Engine:
         outputs: Optional[Mapping[str, Any]] = None,
         stream: Any = None,
     ) -> BoundRun:
-        """Runs between fixed tensors: `bound.run()` reads what is in the inputs then, and writes the outputs, on a device
-        as one recorded graph. It keeps the tensors.
+        """Runs between fixed tensors: `bound.run()` reads what is in the inputs then, and writes the outputs, on a
+        device as one recorded graph. It keeps the tensors.
 
         inputs:  as of `run`: tensors of DLPack or arrays, which the caller may fill again between the runs.
-        outputs: {name: tensor} as of `run`; None: the engine makes them, in `bound.outputs`. On the CPU it runs once for
-                 that.
+        outputs: {name: tensor} as of `run`; None: the engine makes them, in `bound.outputs`. On the CPU it runs once
+                 for that.
         stream:  as of `run`, for what is done here.
 
         Raises ulpscope.Error as `run` does.
@@ -240,10 +240,8 @@ class Engine:
                     f"[run] {self._where}output '{name}': expected a tensor with __dlpack__, got {shown(tensor)}",
                 )
         if not outputs:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[run] {self._where}outputs: expected {', '.join(repr(spec.name) for spec in self._outputs)}, got none",
-            )
+            names = ", ".join(repr(spec.name) for spec in self._outputs)
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[run] {self._where}outputs: expected {names}, got none")
         return outputs
 
     @checked

@@ -22,8 +22,8 @@ std::vector<DeviceTensor> outputs_in_order(const OnnxEngine::Impl& impl, const B
   for (const TensorSpec& spec : impl.outputs) {
     const auto found = outputs.find(spec.name);
     if (found == outputs.end())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] output '{}' is missing; the outputs are {}", spec.name,
-                                                           names_of(impl.outputs)));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] output '{}' is missing; the outputs are {}", spec.name, names_of(impl.outputs)));
     ordered.push_back(found->second);
   }
   for (const auto& [name, tensor] : outputs)
@@ -77,8 +77,7 @@ ByName OnnxEngine::run_on_device(const ByName& inputs, void* stream) const {
 }
 
 BoundRun OnnxEngine::bind(const ByName& inputs, const ByName& outputs, void* stream) const {
-  std::shared_ptr<BoundRun::Impl> impl(
-      new BoundRun::Impl{{}, run_of(*impl_, inputs, outputs, stream), impl_->outputs});
+  std::shared_ptr<BoundRun::Impl> impl(new BoundRun::Impl{{}, run_of(*impl_, inputs, outputs, stream), impl_->outputs});
   if (impl->run.outputs().empty()) impl->run.run(stream);
   return BoundRun(std::move(impl));
 }

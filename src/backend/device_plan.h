@@ -11,8 +11,8 @@
 
 namespace ulpscope {
 
-/// The stream of a caller (CUstream; null: CUDA's default stream). Runs begin when what it has is done, and what it gets
-/// behind them begins when they are done.
+/// The stream of a caller (CUstream; null: CUDA's default stream). Runs begin when what it has is done, and what it
+/// gets behind them begins when they are done.
 using CallerStream = void*;
 
 /// Memory of the device that a backend computes on. Thread-safe.

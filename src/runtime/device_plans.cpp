@@ -13,10 +13,9 @@ std::shared_ptr<const DevicePlan> DevicePlans::plan_for(const std::vector<Shape>
     const auto spec = executable.specialization(shapes);
     auto made = std::make_shared<Entry>();
     made->weights = std::make_unique<WeightCache>(executable.weights());
-    made->parts = std::make_shared<PlanParts>(PlanParts{find_backend(options.backend), executable.assignment(),
-                                                        options.fusion, *made->weights,
-                                                        IdMap<LayerId, GraphFunction>(network.layers.size()),
-                                                        options.tactic_replay});
+    made->parts = std::make_shared<PlanParts>(
+        PlanParts{find_backend(options.backend), executable.assignment(), options.fusion, *made->weights,
+                  IdMap<LayerId, GraphFunction>(network.layers.size()), options.tactic_replay});
     made->plan = make_device_plan(*find_device_backend(options.backend), spec,
                                   fuse(*spec, executable.assignment(), options.fusion), *made->parts);
     plans_.put(shapes, found = std::move(made));

@@ -15,8 +15,8 @@ namespace ulpscope {
 /// Made when they are asked for, and kept.
 class DevicePlans {
  public:
-  /// With the assignment, specializations and weights of `executable`; null where tensors have to pass through the CPU's
-  /// memory. REQUIRES: find_device_backend(options.backend).
+  /// With the assignment, specializations and weights of `executable`; null where tensors have to pass through the
+  /// CPU's memory. REQUIRES: find_device_backend(options.backend).
   std::shared_ptr<const DevicePlan> plan_for(const std::vector<Shape>& shapes, Executable& executable,
                                              const Network& network, const BuildOptions& options);
 

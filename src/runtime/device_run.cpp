@@ -23,7 +23,9 @@ class TensorOwner final : public DeviceOwner {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] {}: {}", what, why));
 }
 
-std::string input_name(const Engine& engine, std::size_t i) { return fmt::format("input '{}'", engine.inputs()[i].name); }
+std::string input_name(const Engine& engine, std::size_t i) {
+  return fmt::format("input '{}'", engine.inputs()[i].name);
+}
 std::string output_name(const Engine& engine, std::size_t o) {
   return fmt::format("output '{}'", engine.outputs()[o].name);
 }
@@ -91,9 +93,10 @@ void DeviceRun::check_device(const DeviceTensor& tensor, const std::string& what
                              place_of(tensor)));
   const bool fits = tensor.cuda ? space_ == nullptr || *tensor.cuda == space_->number() : may_be_on_cpu;
   if (space_ != nullptr && !fits)
-    refuse(what, fmt::format("expected a tensor on CUDA device {}, where the engine computes, got one on {}; try a copy "
-                             "of it there (.to('cuda:{}'))",
-                             space_->number(), place_of(tensor), space_->number()));
+    refuse(what,
+           fmt::format("expected a tensor on CUDA device {}, where the engine computes, got one on {}; try a copy "
+                       "of it there (.to('cuda:{}'))",
+                       space_->number(), place_of(tensor), space_->number()));
 }
 
 void DeviceRun::check_outputs() const {

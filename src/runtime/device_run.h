@@ -18,8 +18,8 @@ class DeviceRun {
   DeviceRun(std::shared_ptr<Engine> engine, std::vector<DeviceTensor> inputs, std::vector<DeviceTensor> outputs,
             CallerStream stream);
 
-  /// On a device, between what the stream has and what it gets behind it. The tensors may be freed afterwards, as far as
-  /// what uses their memory next is on the stream, too.
+  /// On a device, between what the stream has and what it gets behind it. The tensors may be freed afterwards, as far
+  /// as what uses their memory next is on the stream, too.
   void run(CallerStream stream);
   /// Empty before the first run where shapes are not known sooner.
   const std::vector<DeviceTensor>& outputs() const noexcept { return outputs_; }

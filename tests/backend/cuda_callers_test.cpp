@@ -19,8 +19,8 @@ void decoding_step(Net& n, DataType cache) {
     return made;
   };
   const auto all = [&](const std::string& before, const std::string& now) {
-    const auto whole = n.add("Concat", {before, cache == DataType::kFloat32 ? now : n.add("Cast", {now}, {A("to", 10)})},
-                             {A("axis", 1)});
+    const auto whole = n.add(
+        "Concat", {before, cache == DataType::kFloat32 ? now : n.add("Cast", {now}, {A("to", 10)})}, {A("axis", 1)});
     n.output(whole);
     return cache == DataType::kFloat32 ? whole : n.add("Cast", {whole}, {A("to", 1)});
   };

@@ -192,7 +192,8 @@ TEST_F(CudnnGraphs, NameWhatIsWrong) {
     const ConvolutionGraph graph(spec, {.properties = &properties_});
     FAIL() << "a graph of a shape that does not follow";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("cuDNN could not finalize a convolution's operation")) << error.what();
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("cuDNN could not finalize a convolution's operation"))
+        << error.what();
   }
   spec.stored = DataType::kInt64;
   EXPECT_THROW(ConvolutionGraph(spec, {.properties = &properties_}), Error);

@@ -88,8 +88,8 @@ TEST_P(CudaDeclarations, CoverEveryFunctionThatIsOpened) {
 
 INSTANTIATE_TEST_SUITE_P(Of, CudaDeclarations,
                          ::testing::Values(Declared{"Driver", "cuda.h", 1, "driver.cpp"},
-                                         Declared{"Nvrtc", "nvrtc.h", 2, "nvrtc.cpp"},
-                                         Declared{"CublasLt", "cublasLt.h", 3, "matrix_product.cpp"}),
+                                           Declared{"Nvrtc", "nvrtc.h", 2, "nvrtc.cpp"},
+                                           Declared{"CublasLt", "cublasLt.h", 3, "matrix_product.cpp"}),
                          [](const auto& declared) { return declared.param.name; });
 
 }  // namespace

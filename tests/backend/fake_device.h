@@ -76,8 +76,9 @@ class FakePlan {
   /// There is a kernel that can be run on a GPU only.
   bool can_run() const;
   /// Memory holds bytes of `poison` until it is written. With a store, a run begins at the last checkpoint that it has,
-  /// and keeps what lies in memory at those behind it. Inputs and outputs are of physical types with Ends::kDevice, too:
-  /// what the steps read and write are tensors of declared types, at addresses that are aligned to 16 bytes and no more.
+  /// and keeps what lies in memory at those behind it. Inputs and outputs are of physical types with Ends::kDevice,
+  /// too: what the steps read and write are tensors of declared types, at addresses that are aligned to 16 bytes and no
+  /// more.
   std::vector<Tensor> run(std::span<const Tensor> inputs, unsigned char poison, ActivationStore* store = nullptr);
   /// How many steps of the device the last run left out.
   std::size_t skipped() const { return skipped_; }

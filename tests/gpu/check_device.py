@@ -87,7 +87,10 @@ def every_way_has_the_bits_of_the_host() -> None:
                 expect(made.run(tensors, outputs="device"), expected)
                 expect(made.run(tensors), expected)
                 expect(made.run(arrays, outputs="device"), expected)  # From the CPU.
-            outputs = {name: torch.zeros(value.shape, dtype=torch.from_numpy(value).dtype, device="cuda") for name, value in expected.items()}
+            outputs = {
+                name: torch.zeros(value.shape, dtype=torch.from_numpy(value).dtype, device="cuda")
+                for name, value in expected.items()
+            }
             assert made.run(tensors, outputs=outputs)["y"] is outputs["y"]
             expect(outputs, expected)
 
@@ -106,7 +109,9 @@ def bound_runs_follow_the_stream() -> None:
         with torch.cuda.stream(stream):
             kept = []
             for each in arrays:
-                fresh = {name: torch.from_numpy(array).pin_memory().cuda(non_blocking=True) for name, array in each.items()}
+                fresh = {
+                    name: torch.from_numpy(array).pin_memory().cuda(non_blocking=True) for name, array in each.items()
+                }
                 for _ in range(4):
                     slow = slow @ slow * 1e-3  # What the run has to wait for.
                 for name, tensor in fresh.items():
@@ -156,9 +161,11 @@ def addresses_that_are_not_aligned() -> None:
     made = engine()
     arrays = data()
     expected = made.run(arrays)
+
     def odd(tensor: torch.Tensor) -> torch.Tensor:
         flat = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype, device="cuda")[1:]
         return flat.view(tensor.shape).copy_(tensor)
+
     tensors = {name: odd(tensor) for name, tensor in cuda(arrays).items()}
     outputs = {name: odd(torch.zeros_like(torch.from_numpy(value)).cuda()) for name, value in expected.items()}
     bound = made.bind(tensors, outputs)
@@ -196,7 +203,10 @@ def every_wrong_tensor_has_its_message() -> None:
     made = engine(batch=8)
     arrays = data()
     good = cuda(arrays)
-    out = {name: torch.zeros(value.shape, dtype=torch.from_numpy(value).dtype, device="cuda") for name, value in made.run(arrays).items()}
+    out = {
+        name: torch.zeros(value.shape, dtype=torch.from_numpy(value).dtype, device="cuda")
+        for name, value in made.run(arrays).items()
+    }
 
     def refused(words: str, inputs: Any = good, outputs: Any = "device", **options: Any) -> None:
         try:
@@ -209,7 +219,10 @@ def every_wrong_tensor_has_its_message() -> None:
     refused("input 'x': expected elements of type float16, got float32", {**good, "x": good["x"].float()})
     refused("input 'x': expected the shape (8, 64), got (4, 64)", {**good, "x": good["x"][:4]})
     refused("input 'x': expected elements in row-major order", {**good, "x": good["x"].t().contiguous().t()})
-    refused("output 'y': expected a tensor on CUDA device 0, where the engine computes, got one on the CPU", outputs={**out, "y": out["y"].cpu()})
+    refused(
+        "output 'y': expected a tensor on CUDA device 0, where the engine computes, got one on the CPU",
+        outputs={**out, "y": out["y"].cpu()},
+    )
     refused("output 'y': expected elements of type float16, got float32", outputs={**out, "y": out["y"].float()})
     refused("output 'y': expected the shape (8, 64), got (7, 64)", outputs={**out, "y": out["y"][:7]})
     refused("output 'y': expected memory of its own, got some of input 'x''s", outputs={**out, "y": good["x"]})
@@ -246,7 +259,13 @@ def other_libraries() -> None:
             print(f"       without {library}: {error}")
             continue
         results = made.run(tensors, outputs="device")
-        expect({name: np.asarray(module.from_dlpack(each).get() if library == "cupy" else module.from_dlpack(each)) for name, each in results.items()}, expected)
+        expect(
+            {
+                name: np.asarray(module.from_dlpack(each).get() if library == "cupy" else module.from_dlpack(each))
+                for name, each in results.items()
+            },
+            expected,
+        )
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ CPU, CUDA = 1, 2
 #: (code, bits) of DLPack, by the name of a type.
 TYPES = {
     "float32": (2, 32), "float64": (2, 64), "float16": (2, 16), "bfloat16": (4, 16), "int8": (0, 8), "int32": (0, 32),
-    "int64": (0, 64), "uint8": (1, 8), "bool": (6, 8), "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8), "complex64": (5, 64),
+    "int64": (0, 64), "uint8": (1, 8), "bool": (6, 8), "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8),
+    "complex64": (5, 64),
 }  # fmt: skip
 
 

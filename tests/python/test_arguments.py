@@ -36,7 +36,8 @@ X = {"x": np.zeros((4, 24), np.float32)}
 #: What is called, and with which arguments beside the wrong one.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "search": (
-        ulpscope.search, {"model": "m.onnx", "data": "x.npz", "threshold": 1e-2, "max_trials": 3, "progress": False}
+        ulpscope.search,
+        {"model": "m.onnx", "data": "x.npz", "threshold": 1e-2, "max_trials": 3, "progress": False},
     ),
     "convert": (ulpscope.convert, {"model": "m.onnx", "data": "x.npz"}),
     "calibrate": (ulpscope.calibrate, {"model": "m.onnx", "data": "x.npz", "progress": False}),

@@ -18,7 +18,10 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def model(kind: int = TensorProto.FLOAT, op: str = "Add", out: int | None = None) -> bytes:
     """y = op(x, x), z = x."""
-    nodes = [helper.make_node(op, ["x", "x"] if op != "Identity" else ["x"], ["y"], op), helper.make_node("Identity", ["x"], ["z"])]
+    nodes = [
+        helper.make_node(op, ["x", "x"] if op != "Identity" else ["x"], ["y"], op),
+        helper.make_node("Identity", ["x"], ["z"]),
+    ]
     graph = helper.make_graph(
         nodes,
         "twice",

@@ -110,8 +110,7 @@ class Names {
 
 bool is_alive(const Buffer& buffer, std::size_t before) {
   const auto step = static_cast<int>(before);
-  return buffer.is_in_arena() && buffer.place.first >= 0 && buffer.place.first < step &&
-         buffer.place.last >= step;
+  return buffer.is_in_arena() && buffer.place.first >= 0 && buffer.place.first < step && buffer.place.last >= step;
 }
 
 }  // namespace

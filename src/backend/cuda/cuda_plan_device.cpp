@@ -36,7 +36,8 @@ std::shared_ptr<const DeviceMemory> CudaPlan::stand_in() const {
 
 std::vector<DeviceTensor> CudaPlan::outputs() const {
   std::vector<DeviceTensor> result;
-  for (TensorId id : spec_->network->outputs) result.push_back({spec_->type(id), *spec_->shape(id), nullptr, {}, nullptr});
+  for (TensorId id : spec_->network->outputs)
+    result.push_back({spec_->type(id), *spec_->shape(id), nullptr, {}, nullptr});
   return result;
 }
 
