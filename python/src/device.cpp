@@ -105,7 +105,7 @@ void bind_device(nb::module_& module) {
       .def(
           "outputs", [](const BoundRun& self, StreamHandle stream) { return results_of(self.outputs(), stream); },
           nb::arg("stream"));
-  module.def("is_dlpack", &is_dlpack, nb::arg("value"));
+  module.def("is_dlpack", &is_dlpack, nb::arg("value").none());
   module.def(
       "run_on_device",
       [](const OnnxEngine& engine, const Objects& inputs, StreamHandle stream) {

@@ -195,9 +195,9 @@ class Engine:
 
         Raises ulpscope.Error as `run` does.
 
-        >>> bound = engine.bind({"x": x}, {"y": y})  # tensors of torch
-        >>> x.copy_(sample)
-        >>> bound.run()  # into y
+        >>> bound = ulpscope.Engine("model.onnx").bind(samples[0])  # or tensors of torch
+        >>> bound.run()["y"].shape
+        (1, 8)
         """
         named = self._named(inputs, self._ordered(inputs))
         return BoundRun(self._engine, named, {} if outputs is None else self._tensors(outputs), stream, self._where)
@@ -233,6 +233,11 @@ class Engine:
         return {**typed, **self._given(inputs)}
 
     def _tensors(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(outputs, Mapping):
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[run] {self._where}outputs: expected tensors by name, got {shown(outputs)}",
+            )
         for name, tensor in outputs.items():
             if not hasattr(tensor, "__dlpack__"):
                 raise Error(

@@ -193,6 +193,7 @@ def test_bad_words(engine):
         lambda: engine.run([X], outputs="gpu")
     )
     assert "stream: expected a stream of torch or CuPy" in message_of(lambda: engine.run([X], "device", "fast"))
+    assert "outputs: expected tensors by name, got 'y'" in message_of(lambda: engine.bind([X], "y"))
     assert "expected 1 inputs, got 2" in message_of(lambda: engine.bind([X, X]))
 
 
