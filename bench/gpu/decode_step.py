@@ -1,10 +1,11 @@
 """One token of a decoder with a cache on a GPU, from torch tensors to torch tensors: decode_step.py [gpt2] [llama]
 
-Networks have random weights (networks.py has their sizes), batch 1 and --past tokens in a cache of float16; all sides compute in
-float16. Sides: ulpscope with bound tensors (Engine.bind), with tensors of every call (Engine.run(outputs="device")) and from NumPy to
-NumPy; torch one operator after another, in a CUDA graph, and compiled (reduce-overhead; --no-compile leaves it out). Per side, in turns,
-microseconds, the least of --rounds rounds: "step" is one step by itself, with the stream idle before it, between two events; "row"
-is one of 50 steps in a row. "device" is Engine.device_microseconds: the recorded kernels alone. Outputs are held against torch in float32,
+Networks have random weights (networks.py has their sizes), batch 1 and --past tokens in a cache of float16; all sides
+compute in float16. Sides: ulpscope with bound tensors (Engine.bind), with tensors of every call
+(Engine.run(outputs="device")) and from NumPy to NumPy; torch one operator after another, in a CUDA graph, and
+compiled (reduce-overhead; --no-compile leaves it out). Per side, in turns, microseconds, the least of --rounds
+rounds: "step" is one step by itself, with the stream idle before it, between two events; "row" is one of 50 steps in
+a row. "device" is Engine.device_microseconds: the recorded kernels alone. Outputs are held against torch in float32,
 and those of all our ways against each other, bit for bit. Needs torch for CUDA, onnx and an installed ulpscope.
 """
 
@@ -211,7 +212,8 @@ def compare(name: str, options: argparse.Namespace) -> bool:
                 )
     best = {side: min(taken_) for side, taken_ in times.items()}
     print(
-        f"{name}, {options.past} tokens of past: relative L2 of the logits {error:.2g}; bits of all our ways {'equal' if holds else 'DIFFER'}"
+        f"{name}, {options.past} tokens of past: relative L2 of the logits {error:.2g}; "
+        f"bits of all our ways {'equal' if holds else 'DIFFER'}"
     )
     for side, microseconds in best.items():
         print(f"  {side:20} {microseconds:9.1f} us   {microseconds / best['device']:6.3f} of the device time")

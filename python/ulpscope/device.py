@@ -10,7 +10,7 @@ from .arguments import shown
 from .errors import Error, ErrorCode
 from .native import _core
 
-#: An output on the engine's device: `numpy()` copies it, and `from_dlpack` of torch, CuPy, JAX and NumPy take it as it is.
+#: An output on the engine's device: `numpy()` copies it, and `from_dlpack` of other libraries takes it as it is.
 DeviceTensor = _core.DeviceTensor
 
 _ON_CPU = (1, 3)  # kDLCPU, kDLCUDAHost

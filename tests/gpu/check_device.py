@@ -1,7 +1,7 @@
 """Holds runs between tensors on a GPU against runs from NumPy to NumPy, bit for bit: check_device.py
 
-Needs torch for CUDA, onnx and an installed ulpscope; CuPy and JAX are tried where they are installed. One line per check; exits 1 when one
-does not hold.
+Needs torch for CUDA, onnx and an installed ulpscope; CuPy and JAX are tried where they are installed. One line per
+check; exits 1 when one does not hold.
 """
 
 from __future__ import annotations

@@ -132,15 +132,25 @@ def message_of(call) -> str:
 OUT = {"y": np.zeros_like(X), "z": np.zeros_like(X)}
 BASE = np.zeros(24, np.float32)
 BAD_INPUTS = {
-    "device": (Other(X, device=(CUDA, 0)), r"input 'x': expected a tensor on the CPU, where the engine computes, got one on CUDA "
-                                           r"device 0; try a copy of it there \(.cpu\(\)\), or an engine with the backend 'cuda'"),
-    "other device": (Other(X, device=(8, 0)), r"input 'x': expected a tensor on the CPU or on a CUDA device, got one on DLPack's "
-                                              r"device type 8"),
+    "device": (
+        Other(X, device=(CUDA, 0)),
+        r"input 'x': expected a tensor on the CPU, where the engine computes, got one on CUDA device 0; try a copy of it "
+        r"there \(.cpu\(\)\), or an engine with the backend 'cuda'",
+    ),
+    "other device": (
+        Other(X, device=(8, 0)),
+        r"input 'x': expected a tensor on the CPU or on a CUDA device, got one on DLPack's device type 8",
+    ),
     "type": (Other(X.astype(np.float64)), r"input 'x': expected elements of type float32, got float64"),
-    "no type": (Other(np.zeros((3, 4), np.complex64)), r"input 'x': expected a tensor of floats, .* type code 5 with 64 bits"),
+    "no type": (
+        Other(np.zeros((3, 4), np.complex64)), r"input 'x': expected a tensor of floats, .* type code 5 with 64 bits"
+    ),
     "shape": (Other(X[:, :3].copy()), r"input 'x': expected the shape \(-1, 4\), got \(3, 3\)"),
-    "strides": (Other(X, strides=(1, 3)), r"input 'x': expected elements in row-major order without gaps, got the shape \(3, 4\) "
-                                          r"with strides \(1, 3\); try .contiguous\(\)"),
+    "strides": (
+        Other(X, strides=(1, 3)),
+        r"input 'x': expected elements in row-major order without gaps, got the shape \(3, 4\) with strides \(1, 3\); "
+        r"try .contiguous\(\)",
+    ),
     "refusal": (Other(X, refuses="it requires a gradient"), r"input 'x': .* raised BufferError: it requires a gradient"),
 }  # fmt: skip
 
@@ -161,7 +171,9 @@ def test_bad_inputs(engine, bad, how):
 
 
 BAD_OUTPUTS = {
-    "device": ({**OUT, "y": Other(X, device=(CUDA, 0))}, r"output 'y': expected a tensor on the CPU, where .* CUDA device 0"),
+    "device": (
+        {**OUT, "y": Other(X, device=(CUDA, 0))}, r"output 'y': expected a tensor on the CPU, where .* CUDA device 0"
+    ),
     "type": ({**OUT, "y": np.zeros((3, 4), np.int64)}, r"output 'y': expected elements of type float32, got int64"),
     "shape": ({**OUT, "z": np.zeros((4, 3), np.float32)}, r"output 'z': expected the shape \(3, 4\), got \(4, 3\)"),
     "strides": ({**OUT, "z": np.zeros((4, 3), np.float32).T}, r"output 'z': expected elements in row-major order"),
