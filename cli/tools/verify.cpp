@@ -16,6 +16,7 @@
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "interrupt.h"
+#include "runners/onnx_checks.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
 #include "runtime/memory_limit.h"
@@ -219,7 +220,17 @@ class VerifyTool : public Tool {
     } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
       throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
     }
-    return run_all(*make_runner(typed, samples, host), samples);
+    try {
+      return run_all(*make_runner(typed, samples, host), samples);
+    } catch (const Error& error) {
+      const bool has_bf16 = std::ranges::find(answer.precisions, "bf16") != answer.precisions.end();
+      const std::string missing = runner() == "tensorrt" ? "" : missing_in_onnxruntime(error.what(), has_bf16);
+      if (missing.empty()) throw;
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[verify] --runner {}: expected ONNX Runtime to run the typed model, {}; try a newer "
+                              "release of it, --runner {}, or none, which emulates the answer",
+                              runner(), missing, runner() == "onnxrt" ? "onnxrt-cuda" : "tensorrt"));
+    }
   }
 
   static std::vector<TensorsByName> run_all(Runner& runner, const std::vector<TensorMap>& samples) {

@@ -12,18 +12,6 @@
 namespace ulpscope {
 namespace {
 
-/// Why ONNX Runtime cannot be asked about a file that it refused with this message; empty: the file is wrong.
-std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
-  const auto says = [&](std::string_view text) { return what.find(text) != std::string::npos; };
-  if (says("is under development and support for this is limited"))
-    return "which does not have the opset of the model yet";
-  if (says("is not a registered function/op")) return "which does not have TensorRT's operators: " + what;
-  if (says("max supported IR version")) return "which does not have the IR version of the model yet";
-  const bool lacks_kernel = says("NOT_IMPLEMENTED") || says("type is not supported");
-  if (has_bfloat16 && (lacks_kernel || says("bfloat16"))) return "which has no CPU kernels for bfloat16";
-  return lacks_kernel ? "which has no kernel for a layer: " + what : std::string();
-}
-
 /// False where it cannot check such a file.
 bool check_by_onnx(Worker& worker, const std::filesystem::path& file) {
   return worker.call("onnx_check", Value::Map{{"path", file.string()}}).boolean();
@@ -52,6 +40,17 @@ bool refuses_source(std::string_view who, const std::string& what, const OnnxChe
 }
 
 }  // namespace
+
+std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
+  const auto says = [&](std::string_view text) { return what.find(text) != std::string::npos; };
+  if (says("is under development and support for this is limited"))
+    return "which does not have the opset of the model yet";
+  if (says("is not a registered function/op")) return "which does not have TensorRT's operators: " + what;
+  if (says("max supported IR version")) return "which does not have the IR version of the model yet";
+  const bool lacks_kernel = says("NOT_IMPLEMENTED") || says("type is not supported");
+  if (has_bfloat16 && (lacks_kernel || says("bfloat16"))) return "which has no CPU kernels for bfloat16";
+  return lacks_kernel ? "which has no kernel for a layer: " + what : std::string();
+}
 
 OnnxChecks::OnnxChecks()
     : started_(std::async(std::launch::async, [] {

@@ -13,6 +13,10 @@
 
 namespace ulpscope {
 
+/// Why ONNX Runtime cannot run a file that it refused with this message, though the file is right ("which has no CPU
+/// kernels for bfloat16"); empty: the file is wrong, as far as the message says.
+std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16);
+
 /// Starts Python at once and loads the packages there while the caller does something else. What is not installed is
 /// logged and left out.
 class OnnxChecks {

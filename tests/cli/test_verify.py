@@ -159,6 +159,17 @@ def test_a_runner_is_held_against_its_own_float32(run, tmp_path):
     assert given.code == 1 and json.loads((tmp_path / "g.json").read_text())["golden"] == "file", given
 
 
+def test_what_onnx_runtime_lacks_is_said(run, tmp_path):
+    perceptron(tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.random.default_rng(1).standard_normal((4, 2, 64)).astype(np.float32))
+    outcome = run("precision", "search", "m.onnx", "--bf16", "--load-inputs", "in.npz", "--target", "l4")
+    assert outcome.code == 0, outcome
+    outcome = run("verify", "m.onnx", "m.bf16.answer.json", "--runner", "onnxrt")
+    if outcome.code == 4:  # A release of it that has no such kernels.
+        assert "the typed model, which has no CPU kernels for bfloat16; try a newer release" in outcome.err, outcome
+        assert "--trt-outputs" not in outcome.err and "/ulpscope-" not in outcome.err, outcome
+
+
 def test_networks_of_scripts_are_held_against_our_float32(run, model, answer, tmp_path):
     """No runner has them in float32."""
     assert run("convert", model, "--answer", answer, "-o", "typed.onnx").code == 0
