@@ -108,7 +108,7 @@ void append_gains(const Answer& answer, std::string& out) {
         shown.emplace(repair.change.index(), repair.used_before, repair.used_after).second)
       out += fmt::format(
           "    With {}: the answer uses {:.3g} of the tolerance, {:.3g} without\n",
-          std::holds_alternative<Equalize>(repair.change) ? "equalized channels" : "'" + kind_of(repair) + "'",
+          std::holds_alternative<Equalize>(repair.change) ? "equalized channels" : fmt::format("'{}'", kind_of(repair)),
           repair.used_after, repair.used_before);
 }
 
@@ -164,8 +164,9 @@ void append_sets(const Answer& answer, std::string& out) {
     // Trials are stored to a few digits.
     if (layers == std::ssize(answer.kept) && std::fabs(trial.time_us - answer.time_us) < 1e-3 * answer.time_us)
       continue;
-    out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", fmt::join(names, " and "),
-                       plural(layers, "layer"), microseconds(trial.time_us), 100 * trial.cost_share);
+    out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds (convert --objective {})\n",
+                       fmt::join(names, " and "), plural(layers, "layer"), microseconds(trial.time_us),
+                       100 * trial.cost_share, names.front());
   }
 }
 

@@ -345,7 +345,8 @@ TEST(AnswerText, SaysWhatHeldOutSamplesAreWorth) {
   EXPECT_THAT(answer_text(file), HasSubstr("at most 95 % of such data fail"));
   file.answer.validation_samples = 1;
   EXPECT_THAT(answer_text(file), HasSubstr("no other sample is left to judge it"));
-  EXPECT_THAT(answer_text(file), HasSubstr("Also proven, the fastest set: 2 layers, 8 us, 50 % of the multiply-adds"));
+  EXPECT_THAT(answer_text(file), HasSubstr("Also proven, the fastest set: 2 layers, 8 us, 50 % of the multiply-adds "
+                                           "(convert --objective fastest)"));
 }
 
 TEST(AnswerText, SaysWhatCounts) {
