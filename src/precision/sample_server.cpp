@@ -57,7 +57,9 @@ SampleSetup make_sample_setup(const SearchData& data, const SearchTask& task, co
   build.constraints = ConstraintMode::kObey;
   std::vector<Shape> shapes;
   for (const NamedTensor& each : data.samples.front()) shapes.push_back(each.tensor.shape());
-  write_plan_file(file, *data.network, assign_precisions(*specialize(*data.network, shapes), BuildOptions{}), build);
+  const Requests none(data.network->num_all_layers());
+  write_plan_file(file, *data.network, assign_precisions(*specialize(*data.network, shapes), BuildOptions{}, &none),
+                  build);
   std::vector<std::string> on_request;
   for (const Precision p : build.on_request.members()) on_request.emplace_back(name_of(p));
   SampleSetup setup;

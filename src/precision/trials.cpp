@@ -115,8 +115,8 @@ std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample)
 }
 
 Assignment Trials::full_precision() {
-  BuildOptions options;
-  return assign_precisions(*specialization(), options);
+  const Requests none(network_->num_all_layers());
+  return assign_precisions(*specialization(), BuildOptions{}, &none);
 }
 
 const QuantizedChoices& Trials::quantized_choices() {

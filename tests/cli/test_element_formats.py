@@ -216,6 +216,7 @@ def test_a_search_takes_the_better_format_for_each_layer(run, tmp_path):
     assert (
         outcome.code == 0 and "each layer takes the one that is predicted to err least: 2 int8-weights" in outcome.text
     ), outcome
+    assert "have no effect" not in outcome.text, outcome  # What chose the formats hears nothing of its own choice.
     [answer] = tmp_path.glob("*.answer.json")
     again = run("convert", "m.onnx", "--answer", answer, "-o", "t.onnx", "--load-inputs", "in.json")
     assert again.code == 0 and "equal in every bit" in again.text, again
