@@ -27,9 +27,11 @@ struct ConvertOptions;
 struct EngineOptions {
   /// What layers compute in: fp32, tf32, fp16 or bf16. Layers that have no form in it stay in fp32.
   Precision precision = Precision::kFP32;
-  /// Layers that differ, named as for --layer-precisions: "float32", "float16", "bfloat16", ... They are obeyed, or the
-  /// build fails.
+  /// Layers that differ, named as for --layer-precisions: "float32", "float16", "int8", "fp8", "int4-64",
+  /// "nvfp4-weights", ... They are obeyed, or the build fails. Scales of blocks are those of the largest weights.
   std::map<std::string, std::string> layer_precisions;
+  /// Of tensors that layers in int8, fp8 and nvfp4 read, by name: threshold / 127, as in calibration caches.
+  std::map<std::string, float> scales;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
   /// What products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper", "hopper-fast").

@@ -83,6 +83,7 @@ void bind_engine(nb::module_& module) {
             self.precision = precision_from_name(name, "[engine] precision", is_rung);
           })
       .def_rw("layer_precisions", &EngineOptions::layer_precisions)
+      .def_rw("scales", &EngineOptions::scales)
       .def_rw("fusion", &EngineOptions::fusion)
       .def_rw("accumulation", &EngineOptions::accumulation)
       .def_prop_rw(

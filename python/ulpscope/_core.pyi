@@ -75,6 +75,7 @@ class Answer:
 class EngineOptions:
     precision: str
     layer_precisions: dict[str, str]
+    scales: dict[str, float]
     fusion: str
     accumulation: str
     threads: int

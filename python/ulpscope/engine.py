@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Dict, List, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from .arguments import FilePath, checked, shown
+from .calibration import Calibration
 from .data import Source, precisions_of
 from .device import BoundRun, is_dlpack, is_on_device, stream_of
 from .errors import Error, ErrorCode
@@ -55,6 +57,12 @@ def _typed(value: Any, spec: TensorSpec, where: str) -> Any:
     return value if isinstance(value, (np.ndarray, np.generic)) or is_dlpack(value) else _array(value, spec, where)
 
 
+def _scales_of(calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]]) -> Dict[str, float]:
+    if isinstance(calibration, (str, os.PathLike)):
+        calibration = Calibration.load(calibration)
+    return {name: float(scale) for name, scale in (calibration or {}).items()}
+
+
 class Engine:
     """A model that is ready to run.
 
@@ -63,8 +71,11 @@ class Engine:
                       are those of `ulpscope run` with the words of the answer, bit for bit.
     precision:        without an answer: what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
                       layer has such a form ("lowest everywhere"), however small the gain.
-    layer_precisions: layers that differ, {name: "float32" | "float16" | "bfloat16"}: by the name of a layer, else by
-                      ONNX node, operator or pattern. Obeyed, or the build fails.
+    layer_precisions: layers that differ, {name: "float32", "float16", "bfloat16", "int8", "fp8", "int4-64", ...}: by
+                      the name of a layer, else by ONNX node, operator or pattern. Obeyed, or the build fails. Scales of
+                      blocks are those of the largest weights.
+    calibration:      scales of what layers in int8, fp8 and nvfp4 read: of ulpscope.calibrate, {tensor: scale}, or a
+                      calibration cache. Formats for weights alone, mxfp8 and mxfp4 need none.
     fusion:           which neighboring layers become one group, in which nothing is rounded: "none", "pointwise" or
                       "full".
     accumulation:     what products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does, which is slow:
@@ -90,6 +101,7 @@ class Engine:
         answer: Optional[Union[Answer, FilePath]] = None,
         precision: Optional[str] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
+        calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]] = None,
         fusion: Optional[str] = None,
         accumulation: Optional[str] = None,
         threads: int = 0,
@@ -99,10 +111,10 @@ class Engine:
         source = Source(model)
         self._where = "" if source.path is None else f"{source.path}: "  # In front of messages.
         if answer is not None:
-            if any(each is not None for each in (precision, layer_precisions, fusion, accumulation)):
+            if any(each is not None for each in (precision, layer_precisions, calibration, fusion, accumulation)):
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    "[engine] answer: it says the precisions, layers, fusion and accumulation; "
+                    "[engine] answer: it says the precisions, layers, scales, fusion and accumulation; "
                     "expected no others beside it",
                 )
             from .answer import as_answer
@@ -115,7 +127,8 @@ class Engine:
             given = _core.EngineOptions()
             assign(
                 given, precision="fp32" if precision is None else precisions_of(precision, "precision")[0],
-                layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
+                layer_precisions=dict(layer_precisions or {}), scales=_scales_of(calibration),
+                fusion="full" if fusion is None else fusion,
                 accumulation="fp32" if accumulation is None else accumulation,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip

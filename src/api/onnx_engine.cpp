@@ -32,10 +32,12 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   std::vector<std::string> words;
   for (const auto& [name, precision] : options.layer_precisions) words.push_back(name + ":" + precision);
   for (const auto& [id, request] :
-       find_layer_precisions(network, words, {.where = "[engine] layer_precisions", .accepts = is_rung})) {
+       find_layer_precisions(network, words, {.where = "[engine] layer_precisions", .accepts = is_any})) {
     network.layer(id).precision = request;
     build.on_request.set(*request.precision());
   }
+  build.on_request = with_smaller_blocks(build.on_request);
+  build.scales = options.scales;
   return build;
 }
 
