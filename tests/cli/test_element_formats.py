@@ -152,6 +152,18 @@ def test_what_does_not_fit(run, tmp_path, product):
         assert outcome.code != 0 and message in outcome.text, outcome
 
 
+@pytest.mark.parametrize("name", ["--fp8", "--nvfp4"])
+def test_calibration_inputs_that_say_nothing(run, tmp_path, product, name):
+    save_inputs(tmp_path / "empty.json", [{}])
+    save_inputs(tmp_path / "infinite.json", [{"x": np.full((ROWS, SUM), np.inf, np.float32)}])
+    for file, message in (
+        ("empty.json", "sample 0: [inputs] Input tensor: x"),
+        ("infinite.json", "got none that are finite"),
+    ):
+        outcome = run("run", "m.onnx", "--trt", name, "--calibration-inputs", file, "--load-inputs", "in.json")
+        assert outcome.code == 1 and message in outcome.text, outcome
+
+
 def test_elements_of_the_file_that_a_layer_moves_stay_what_they_are(run, tmp_path):
     """Weights that are elements in the file, and turned before the product, take no other form."""
     random = np.random.default_rng(5)
