@@ -14,6 +14,7 @@
 #include "convert/relax.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "engine/quantized_choices.h"
 #include "graph/layer_choice.h"
 #include "precision/bias_correction.h"
 #include "precision/criterion_options.h"
@@ -95,6 +96,7 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
   const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested);
+  if (!options.answer) QuantizedChoices(spec, choice.build).log_fallbacks(spec);
   TypedModelOptions typed;
   typed.fusion = choice.build.fusion;
   typed.io_types = options.io_types;

@@ -191,6 +191,9 @@ void IntegerExport::add(const Assignment& assignment, const Readings& readings, 
     if (spec_.is_constant(input)) {
       if (is_integer_constant(spec_, layer, i)) continue;
       entry = quantize(assignment, id, i, assignment.precision[id], DataType::kFloat32);
+      // TensorRT's parser refuses E8M0 as the type of a constant, and reads the codes.
+      if (entry.type == DataType::kFloat8E4M3 && entry.scale_type == DataType::kFloat8E8M0)
+        entry.scale_type = DataType::kUInt8;
     } else {
       if (dequantized(spec_, input)) continue;
       const Encoding encoding =

@@ -46,7 +46,7 @@ constexpr auto make_forms() {
                 kProducts},
       LayerForm{P::kINT8, "int8", T::kInt8, kNone, R::kNone, per_tensor(kInt8), per_channel(kInt8), 2, 13, 5e-2},
       LayerForm{P::kMXFP8, "mxfp8", kNone, kNone, R::kNone, in_blocks(kE4M3, 32, kE8M0), in_blocks(kE4M3, 32, kE8M0), 2,
-                24, 5e-2, kProducts},
+                21, 5e-2, kProducts},
       LayerForm{P::kNVFP4, "nvfp4", T::kFloat4E2M1, kNone, R::kNone, in_scaled_blocks(kE2M1, 16, kE4M3, kCalibrated),
                 in_scaled_blocks(kE2M1, 16, kE4M3, kOwn), 0, 23, 2e-1, kProducts},
       LayerForm{P::kMXFP4, "mxfp4", kNone, kNone, R::kNone, in_blocks(kE2M1, 32, kE8M0), in_blocks(kE2M1, 32, kE8M0), 0,

@@ -40,7 +40,7 @@ struct TypedChanges {
     Tensor elements;
     DataType type = DataType::kInt8;           ///< In which elements are stored.
     Tensor scales;                             ///< float32: one element and no dimension, or one per index of `axis`.
-    DataType scale_type = DataType::kFloat32;  ///< In which scales are stored: numbers of it.
+    DataType scale_type = DataType::kFloat32;  ///< In which scales are stored: numbers of it. uint8: codes of E8M0.
     std::optional<float> second;               ///< Multiplied into the scales by a DequantizeLinear of their own.
     std::int64_t axis = 0;                     ///< Of scales per channel, and of blocks.
     std::int64_t block = 0;                    ///< Elements of `axis` that share a scale; 0: all, or one.

@@ -182,6 +182,9 @@ class TypedEdit {
   std::string dequantized_activation(TensorId id, const TypedChanges::Quantized& how);
 
   std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);
+  /// E4M3 times powers of two, whose codes of E8M0 are uint8.
+  void dequantize_by_codes(const std::string& name, const std::string& elements, const std::string& codes,
+                           const std::string& result, const TypedChanges::Quantized& how);
 
   /// The nodes behind a layer that computes in float32: Casts to what it stores, or the Identity of one that stores
   /// float32.

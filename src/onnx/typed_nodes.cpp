@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "onnx/element_type.h"
@@ -12,6 +13,16 @@ namespace ulpscope::onnx_model {
 namespace {
 
 using Names = std::unordered_map<std::string, std::string>;
+
+constexpr const char* kTensorRt = "trt";  ///< The domain of its own operators.
+
+/// Of powers of two, E8M0: the exponent plus 127.
+Tensor codes_of_powers(const Tensor& powers) {
+  Tensor codes(DataType::kUInt8, powers.shape());
+  std::ranges::transform(powers.values<float>(), codes.data<std::uint8_t>(),
+                         [](float power) { return static_cast<std::uint8_t>(std::ilogb(power) + 127); });
+  return codes;
+}
 
 /// Renames what a sub-graph takes from around it.
 void rename_free(onnx::GraphProto& graph, Names names) {
@@ -144,23 +155,28 @@ std::string TypedEdit::dequantized_activation(TensorId id, const TypedChanges::Q
 void TypedEdit::dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
                                      const std::string& scale, const std::string& result,
                                      const TypedChanges::Quantized& how) {
-  constexpr const char* kDomain = "trt";
   const std::int64_t format = to_onnx_type(DataType::kFloat8E4M3);
-  file_.import_domain(kDomain, 1);
+  file_.import_domain(kTensorRt, 1);
   if (!how.second) {
     add_node("TRT_MXFP8DynamicQuantize", name, {source}, {quantized, scale},
-             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", format}}, kDomain);
-    add_node("TRT_MXFP8DequantizeLinear", name, {quantized, scale}, {result},
-             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", to_onnx_type(DataType::kFloat32)}},
-             kDomain);
+             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", format}}, kTensorRt);
+    dequantize_by_codes(name, quantized, scale, result, how);
     return;
   }
   const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
   add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
   add_node("TRT_FP4DynamicQuantize", name, {source, second}, {quantized, scale},
-           {{"axis", how.axis}, {"block_size", how.block}, {"scale_type", format}}, kDomain);
+           {{"axis", how.axis}, {"block_size", how.block}, {"scale_type", format}}, kTensorRt);
   add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
   add_node("DequantizeLinear", name, {quantized, both}, {result}, {{"axis", how.axis}, {"block_size", how.block}});
+}
+
+void TypedEdit::dequantize_by_codes(const std::string& name, const std::string& elements, const std::string& codes,
+                                    const std::string& result, const TypedChanges::Quantized& how) {
+  file_.import_domain(kTensorRt, 1);
+  add_node("TRT_MXFP8DequantizeLinear", name, {elements, codes}, {result},
+           {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", to_onnx_type(DataType::kFloat32)}},
+           kTensorRt);
 }
 
 std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quantized& how) {
@@ -170,6 +186,13 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
   const std::string elements = file_.fresh(fmt::format("{}_{}", name, name_of(how.type)));
   std::string scale = file_.fresh(name + "_scale");
   add_initializer(elements, how.elements, how.type);
+  if (how.scale_type == DataType::kUInt8) {
+    add_initializer(scale, codes_of_powers(how.scales), DataType::kUInt8);
+    result = file_.fresh(name + "_dequantized");
+    dequantize_by_codes(name, elements, scale, result, how);
+    ++file_.report.stored_weights;
+    return result;
+  }
   add_initializer(scale, how.scales, how.scale_type);
   DataType yields = how.scale_type;
   if (how.second) {

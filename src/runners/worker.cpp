@@ -439,7 +439,9 @@ std::shared_ptr<Worker> Worker::start(WorkerOptions options) {
   const WorkerCommand command = find_worker(impl->options, current_executable());
   impl->interpreter = command.interpreter;
   impl->quiet = true;
-  const milliseconds limit = std::exchange(impl->options.call_limit, impl->options.start_limit);
+  // Who gives scripts more time has a slow machine.
+  const milliseconds limit = impl->options.call_limit;
+  impl->options.call_limit = std::max(impl->options.start_limit, limit);
   log_verbose(fmt::format("Starting the Python worker with {}", command.interpreter));
   impl->child = spawn_worker(command);
   try {

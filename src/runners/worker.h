@@ -27,7 +27,8 @@ struct WorkerOptions {
   /// The folder that holds the package `ulpscope`; empty: ULPSCOPE_PYTHON_PATH, else found near the program, else
   /// whatever the interpreter can import.
   std::filesystem::path python_path;
-  /// Limits for the start and for each call (zero: none). Beyond it the worker is killed and the call is an Error.
+  /// Limits for the start and for each call (zero: none). Beyond it the worker is killed and the call is an Error. The
+  /// start may take as long as a call, too.
   std::chrono::milliseconds start_limit{30000};
   std::chrono::milliseconds call_limit{0};
   /// The limit for scripts that only describe networks and builds, where it is shorter (zero: call_limit).

@@ -112,7 +112,14 @@ def test_typed_models(run, tmp_path, product, name, half):
     assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
     if name in ("int4", "W8A8"):
         assert "ONNX Runtime" in outcome.text, outcome
+    assert "TensorRT takes no" not in outcome.text or name in ("mxfp8", "mxfp4"), outcome
     typed = onnx.load(tmp_path / "t.onnx")
+    if name == "MXFP8 on both sides":
+        assert [each.version for each in typed.opset_import if each.domain == "trt"] == [1]
+        (scales,) = [each for each in typed.graph.initializer if each.name.endswith("_scale")]
+        assert scales.data_type == TensorProto.UINT8 and list(scales.dims) == [SUM // 32, COLUMNS]
+        readers = [each.op_type for each in typed.graph.node if scales.name in each.input]
+        assert readers == ["TRT_MXFP8DequantizeLinear"]
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
     assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
@@ -234,3 +241,18 @@ def test_a_search_takes_the_better_format_for_each_layer(run, tmp_path):
     assert again.code == 0 and "equal in every bit" in again.text, again
     stored = {each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer if len(each.raw_data) > 4096}
     assert stored == {TensorProto.INT8}
+
+
+def test_convert_says_which_products_lack_the_format(run, tmp_path, product):
+    """One whose sum has no whole number of blocks beside one that has."""
+    model = onnx.load(tmp_path / "m.onnx")
+    odd = np.ones((SUM + 1, 8), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(odd, "odd_w"))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, SUM + 1]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("odd_y", TensorProto.FLOAT, [3, 8]))
+    model.graph.node.append(onnx.helper.make_node("MatMul", ["z", "odd_w"], ["odd_y"], name="odd"))
+    onnx.save(model, tmp_path / "two.onnx")
+    for flags in (["--int4"], ["--nvfp4", "--weights-only"]):
+        outcome = run("convert", "two.onnx", *flags, "-o", f"{flags[0][2:]}.onnx")
+        assert outcome.code == 0, outcome
+        assert f"1 layer(s) take floats instead, since its sums of {SUM + 1} products are no multiple" in outcome.text

@@ -139,6 +139,14 @@ TEST_F(WorkerTest, AWorkerThatNeverStartsRunsIntoTheLimit) {
   EXPECT_EQ(error_of([&] { Worker::start(slow); }).code(), ErrorCode::kScript);
 }
 
+TEST_F(WorkerTest, WhoGivesCallsMoreTimeGivesItToTheStart) {
+  WorkerOptions patient = options();
+  patient.start_limit = std::chrono::milliseconds(1);
+  EXPECT_EQ(error_of([&] { Worker::start(patient); }).code(), ErrorCode::kScript);
+  patient.call_limit = std::chrono::minutes(5);
+  EXPECT_NO_THROW(Worker::start(patient)->call("echo", Value::Map{{"ask", false}}));
+}
+
 TEST_F(WorkerTest, AProgramThatSaysSomethingElseIsRefused) {
   WorkerOptions bad = options();
   bad.interpreter = write("python", "#!/bin/sh\nprintf 'HTTP/1.1 400 Bad Request -- something else' >&3\nsleep 100\n");
