@@ -171,7 +171,7 @@ def _meant(signature: inspect.Signature, given: Mapping[str, object], message: s
     for name in given:
         if name in signature.parameters:
             continue
-        near = [each for each in (_ELSEWHERE.get(name),) if each in signature.parameters]
+        near = [each for each in [_ELSEWHERE.get(name, "")] if each in signature.parameters]
         near = near or difflib.get_close_matches(name, [each for each in signature.parameters if each != "self"], n=1)
         is_named = "" if f"'{name}'" in message else f" by '{name}'"
         return f"; did you mean '{near[0]}'{is_named}?" if near else ""

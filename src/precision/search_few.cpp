@@ -53,8 +53,11 @@ std::optional<Count> shortest_head(SearchState& search) {
     fails = 0;
     // Layers whose effects are not finite have to be raised. What the others do together, a trial of these alone tells
     // better than a prediction that asks for many more.
-    const auto infinite = static_cast<Count>(std::ranges::count_if(
-        search.layers.order, [&](std::size_t i) { return !std::isfinite(search.layers.weight(i)); }));
+    const auto overflow = [](const LayerEffect& effect) { return !std::isfinite(effect.effect); };
+    const auto must_be_raised = [&](std::size_t i) { return !std::isfinite(search.layers.weight(i)); };
+    const Count infinite = std::ranges::any_of(search.layers.effects, overflow)
+                               ? static_cast<Count>(std::ranges::count_if(search.layers.order, must_be_raised))
+                               : 0;
     count = std::max<Count>(1, predicted_count(search, 0));
     if (infinite > 0 && count > 2 * infinite) count = infinite;
   }

@@ -6,16 +6,20 @@ check; exits 1 when one does not hold.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import onnx
-import torch
-import ulpscope
-from onnx import TensorProto, helper, numpy_helper
+if __name__ == "__main__":  # Help needs no GPU.
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+import torch  # noqa: E402
+import ulpscope  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 N = 64
 CHECKS: list[Callable[[], None]] = []
