@@ -12,6 +12,7 @@
 
 #include "arrays.h"
 #include "dlpack.h"
+#include "runtime/device_run.h"
 #include "ulpscope/onnx_engine.h"
 
 namespace nb = nanobind;
@@ -28,25 +29,12 @@ struct Result {
   StreamHandle stream;
 };
 
-DeviceTensor on_cpu(Tensor tensor) {
-  class Owner final : public DeviceOwner {
-   public:
-    explicit Owner(Tensor kept) : kept_(std::move(kept)) {}
-
-   private:
-    const Tensor kept_;
-  };
-  void* const data = tensor.raw();
-  const DataType type = tensor.type();
-  Shape shape = tensor.shape();
-  return {type, std::move(shape), data, {}, std::make_shared<Owner>(std::move(tensor))};
-}
-
 Tensors inputs_of(const Objects& values, StreamHandle stream) {
   Tensors tensors;
   for (const auto& [name, value] : values) {
     const std::string what = fmt::format("input '{}'", name);
-    tensors.emplace(name, is_dlpack(value) ? from_dlpack(value, stream, what) : on_cpu(to_tensor(value, what)));
+    tensors.emplace(name,
+                    is_dlpack(value) ? from_dlpack(value, stream, what) : to_device_tensor(to_tensor(value, what)));
   }
   return tensors;
 }

@@ -19,6 +19,7 @@
 #include "arrays.h"
 #include "dlpack.h"
 #include "engine/option_names.h"
+#include "runtime/device_run.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/onnx_engine.h"
 #include "whole_number.h"
@@ -47,8 +48,7 @@ std::vector<Tensor> run_with(const OnnxEngine& engine, const std::vector<Tensor>
 /// An array, or a tensor of DLPack on the CPU. REQUIRES: not on a device.
 Tensor input_of(nb::handle value, const std::string& what) {
   if (!is_dlpack(value)) return to_tensor(value, what);
-  const DeviceTensor taken = from_dlpack(value, 0, what);
-  return Tensor::borrow(taken.type, taken.shape, taken.data, taken.owner);
+  return to_cpu_tensor(from_dlpack(value, 0, what));
 }
 
 /// `given`: constants by name, as well as the inputs.

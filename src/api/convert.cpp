@@ -95,8 +95,9 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
 TypedModel write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
-  const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested);
-  if (!options.answer) QuantizedChoices(spec, choice.build).log_fallbacks(spec);
+  const QuantizedChoices quantized(spec, choice.build);
+  if (!options.answer) quantized.log_fallbacks(spec);
+  const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested, &quantized);
   TypedModelOptions typed;
   typed.fusion = choice.build.fusion;
   typed.io_types = options.io_types;
