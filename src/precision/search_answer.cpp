@@ -294,8 +294,11 @@ std::string sentence(SearchState& search) {
             answer.bits->budget, answer.search.used, answer.search.worst_output);
       return fmt::format(
           "Not reachable: with all {} layers raised the outputs still use {:.4g} of the tolerance at '{}' (limit: "
-          "{:g}); it is too tight for {}, or layers that matter were asked to stay low",
-          answer.candidates, answer.search.used, answer.search.worst_output, answer.margin, highest);
+          "{:g}); it is too tight for {}, or layers that matter were asked to stay low{}",
+          answer.candidates, answer.search.used, answer.search.worst_output, answer.margin, highest,
+          search.options.ladder.back() == Precision::kFP32
+              ? ""
+              : "; try float32, too, for the layers that need it (--precision ... float32)");
     case Verdict::Failure::kFailsUntouched:
       return fmt::format(
           "{} of {} layers pass the samples of the search, but {} of {} untouched ones fail ({:.4g} of the "

@@ -16,6 +16,21 @@ namespace {
 /// Layers without derivative that are measured one by one; of more, as many groups.
 constexpr std::size_t kMeasuredLayers = 32, kMeasuredGroups = 16;
 
+/// fp8 and the formats of 4 bits make errors of like size in many layers, and where few are to stay high, a noisy order
+/// of them costs one layer in ten (docs/search_algorithm.md). int8 depends on few wide ranges, and a set that is chosen
+/// by its time is no head of the order.
+constexpr int kElementProjections = 16;
+
+PredictorOptions predictor_of(const SearchState& search, const Assignment& low) {
+  PredictorOptions options = search.options.predictor;
+  PrecisionSet lowest;
+  for (const LayerId id : search.space().candidates()) lowest.set(low.precision[id]);
+  lowest.set(Precision::kINT8, false);
+  if (lowest.has_elements() && !search.rule().may_stay_high)
+    options.projections = std::max(options.projections, kElementProjections);
+  return options;
+}
+
 /// What more samples say.
 void add_effects(SearchState& search, const std::vector<LayerEffect>& more) {
   std::vector<LayerEffect>& effects = search.layers.effects;
@@ -163,12 +178,12 @@ std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, 
     search.show(Stage::kPredicting, done, all);
     search.check_time();
   };
+  const PredictorOptions options = predictor_of(search, low);
   if (RemoteSamples* const remote = trials.remote(); remote != nullptr)
-    return combine_effects(
-        candidates,
-        remote->effects(low, candidates, search.options.predictor, first, golden.size(), [&] { progress(0, 0); }),
-        search.options.predictor.projections);
-  return predict_effects(trials, low, candidates, search.criterion, golden, search.options.predictor, first, progress);
+    return combine_effects(candidates,
+                           remote->effects(low, candidates, options, first, golden.size(), [&] { progress(0, 0); }),
+                           options.projections);
+  return predict_effects(trials, low, candidates, search.criterion, golden, options, first, progress);
 }
 
 void predict(SearchState& search) {

@@ -168,6 +168,14 @@ def test_not_reachable_is_an_answer(search, tmp_path):
     assert "Not reachable" in outcome.out
 
 
+def test_fallbacks_that_are_too_coarse_name_float32(search):
+    outcome = search("--fp8", "--precision", "float16")
+    assert outcome.code == 1, outcome
+    assert "too tight for fp16" in outcome.out and "(--precision ... float32)" in outcome.out
+    outcome = search("--fp8", "--precision", "float16", "float32", "--force")
+    assert outcome.code == 0, outcome
+
+
 def test_keep_and_lower(search, tmp_path):
     outcome = search("--keep", "MatMul", "--shrink")
     assert outcome.code == 0, outcome
