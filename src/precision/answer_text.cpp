@@ -92,8 +92,12 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
     out += "Layers to keep in higher precision: none.\n";
     return;
   }
-  out += fmt::format("Layers to keep in higher precision: {} of {}\n", answer.kept.size(),
-                     plural(answer.candidates, "candidate"));
+  const auto asked = static_cast<std::size_t>(std::ranges::count_if(
+      answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kRequested; }));
+  out +=
+      fmt::format("Layers to keep in higher precision: {} of {}{}\n", answer.kept.size() - asked,
+                  plural(answer.candidates, "candidate"),
+                  asked == 0 ? "" : fmt::format(", and {} that {} asked to stay", asked, asked == 1 ? "was" : "were"));
   const std::size_t shown = everything ? answer.kept.size() : std::min(kListed, answer.kept.size());
   for (std::size_t i = 0; i < shown; ++i) out += layer_lines(answer.kept[i]) + "\n";
   if (shown < answer.kept.size())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -241,6 +243,28 @@ def test_a_search_takes_the_better_format_for_each_layer(run, tmp_path):
     assert again.code == 0 and "equal in every bit" in again.text, again
     stored = {each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer if len(each.raw_data) > 4096}
     assert stored == {TensorProto.INT8}
+
+
+def test_beside_fp8_int8_is_for_products_that_have_fp8_too(run, tmp_path):
+    random = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Mul", ["p", "x"], ["y"], name="factor"),
+    ]
+    constants = [numpy_helper.from_array(random.standard_normal((32, 32)).astype(np.float32), "w")]
+    save(tmp_path, model(nodes, [info("x", [4, 32])], [info("y", [4, 32])], constants, opset=21))
+    save_inputs(tmp_path / "in.json", [{"x": random.standard_normal((4, 32)).astype(np.float32)} for _ in range(4)])
+    words = ["--load-inputs", "in.json", "--fusion", "none", "--metric", "rel-l2", "--threshold", "0.2", "--force"]
+    words += ["--objective", "smallest"]
+    answer = tmp_path / "m.answer.json"
+    both = run("precision", "search", "m.onnx", "--fp8", "--int8", *words, "--save-answer", answer)
+    assert both.code == 0 and "1 layer(s) that are no products of these formats stay floats" in both.text, both
+    read = json.loads(answer.read_text())
+    assert read["candidates"] == 1 and "factor:float32" in read["run_options"], read["run_options"]
+    lowered = run("precision", "search", "m.onnx", "--fp8", "--int8", "--lower", "factor", *words)
+    assert lowered.code == 0 and "stay floats" not in lowered.text, lowered
+    alone = run("precision", "search", "m.onnx", "--int8", *words, "--save-answer", answer)
+    assert alone.code == 0 and json.loads(answer.read_text())["candidates"] == 2, alone
 
 
 def test_convert_says_which_products_lack_the_format(run, tmp_path, product):
