@@ -245,22 +245,31 @@ double roofline_us(const Specialization& spec, const Group& group, const Assignm
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 
+/// What a kernel takes, and what of it is there however little it computes.
+struct KernelTime {
+  double us = 0, launch_us = 0;
+};
+
+KernelTime modelled(const Target& target, const KernelWork& work) {
+  return {target.kernel_us(work), (*target.kernels)(launch_of(work), target.tflops)};
+}
+
 /// Per group.
-std::vector<double> times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
-                             const Target& target, const GroupTimes& times) {
+std::vector<KernelTime> times_of(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
+                                 const Target& target, const GroupTimes& times) {
   const std::vector<int> together = times.empty() && target.kernels == nullptr
                                         ? std::vector<int>(grouping.groups.size(), 1)
                                         : count_together(spec, grouping, &assignment);
-  std::vector<double> result;
+  std::vector<KernelTime> result;
   for (const Group& group : grouping.groups) {
     const auto measured = times.find_like(group, group_precision(spec, group, assignment), together[result.size()]);
     if (measured) {
-      result.push_back(*measured);
+      result.push_back({*measured, std::min(*measured, target.launch_us)});
     } else if (target.kernels != nullptr) {
       const auto work = kernel_work(spec, group, assignment, together[result.size()]);
-      result.push_back(work ? target.kernel_us(*work) : 0);
+      result.push_back(work ? modelled(target, *work) : KernelTime());
     } else {
-      result.push_back(roofline_us(spec, group, assignment, target));
+      result.push_back({roofline_us(spec, group, assignment, target), target.launch_us});
     }
   }
   return result;
@@ -270,7 +279,10 @@ std::vector<double> times_us(const Specialization& spec, const Grouping& groupin
 
 std::vector<double> group_times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
                                    const Target& target) {
-  return times_us(spec, grouping, assignment, target, GroupTimes(spec, target.timed));
+  std::vector<double> result;
+  for (const KernelTime& time : times_of(spec, grouping, assignment, target, GroupTimes(spec, target.timed)))
+    result.push_back(time.us);
+  return result;
 }
 
 TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
@@ -347,24 +359,31 @@ std::vector<KernelWork> TimeModel::kernels(const Assignment& assignment) const {
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
-  for (const double us : times_us(spec_, grouping, assignment, target_, *measured_)) result.total_us += us;
-  result.launches = static_cast<double>(grouping.groups.size());
+  for (const KernelTime& time : times_of(spec_, grouping, assignment, target_, *measured_)) {
+    result.total_us += time.us;
+    result.launches_us += time.launch_us;
+  }
   for (const LeftCast& cast : casts_left(grouping, assignment)) {
     ++result.casts.count;
+    result.launches_us +=
+        (cast.by_product ? target_.product_cast_share : target_.cast_share) * std::min(cast.pass_us, target_.launch_us);
     (cast.by_product ? result.casts.product_passes_us : result.casts.other_passes_us) += cast.pass_us;
   }
   result.casts.total_us =
       target_.product_cast_share * result.casts.product_passes_us + target_.cast_share * result.casts.other_passes_us;
   result.total_us += result.casts.total_us;
-  if (target_.kernels != nullptr && target_.timed == nullptr) result.total_us += target_.kernel_us(run_work());
+  if (target_.kernels != nullptr && target_.timed == nullptr) {
+    const KernelTime run = modelled(target_, run_work());
+    result.total_us += run.us;
+    result.launches_us += run.launch_us;
+  }
   if (target_.weight_us_per_mb > 0)
     result.total_us += target_.weight_us_per_mb * std::max(0.0, weights_mb(assignment) - target_.cached_mb);
-  result.launches += result.casts.count;
   for (const auto& [body, model] : bodies_) {
     const Estimate inside =
         model.estimate(assignment_of_body(assignment, body, model.spec_.inferred, /*constraints_hold=*/true, false));
     result.total_us += inside.total_us;
-    result.launches += inside.launches;
+    result.launches_us += inside.launches_us;
     result.casts.count += inside.casts.count;
     result.casts.total_us += inside.casts.total_us;
   }

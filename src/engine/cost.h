@@ -80,11 +80,10 @@ class TimeModel {
 
   /// Microseconds of one inference,
   double operator()(const Assignment& assignment) const { return estimate(assignment).total_us; }
-  /// and the share of it that is launch overhead.
+  /// and the share of it that is launch overhead: what its kernels take however little they compute.
   double launch_share(const Assignment& assignment) const {
     const Estimate estimated = estimate(assignment);
-    // Measured groups may take less than the launch of others.
-    return estimated.total_us > 0 ? std::min(1.0, estimated.launches * target_.launch_us / estimated.total_us) : 0;
+    return estimated.total_us > 0 ? estimated.launches_us / estimated.total_us : 0;
   }
   /// What of it casts are.
   struct Casts {
@@ -106,7 +105,7 @@ class TimeModel {
 
  private:
   struct Estimate {
-    double total_us = 0, launches = 0;
+    double total_us = 0, launches_us = 0;
     Casts casts;
   };
   /// One that is left between groups: how many elements, and whether a product reads it.

@@ -48,6 +48,13 @@ KernelWork run_work() {
   return work;
 }
 
+KernelWork launch_of(const KernelWork& work) {
+  KernelWork launch{.kind = work.kind, .precision = work.precision};
+  for (const KernelTerm term : {KernelTerm::kCall, KernelTerm::kProgram})
+    launch.terms[static_cast<std::size_t>(term)] = work.terms[static_cast<std::size_t>(term)];
+  return launch;
+}
+
 namespace {
 
 /// Whose factors a precision takes that has none of its own.

@@ -71,6 +71,8 @@ std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& g
 /// A pass over so many elements that gives them another type: by bytes read and written per element.
 KernelWork cast_work(double elements, double bytes_per_element);
 KernelWork run_work();
+/// The same kernel with nothing to compute.
+KernelWork launch_of(const KernelWork& work);
 
 /// Factors of the terms, fitted to measurements (runtime/measure_kernels.h).
 struct KernelModel {

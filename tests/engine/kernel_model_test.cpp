@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/specialization.h"
 #include "engine/target.h"
@@ -128,6 +129,25 @@ TEST(KernelWork, LargerProductsTakeLonger) {
       EXPECT_GT(product_us(target, size, size, 2 * size, p), us) << name_of(p) << " " << size;
       before = us;
     }
+  }
+}
+
+TEST(TimeModel, LaunchesAreWhatKernelsTakeHoweverLittleTheyCompute) {
+  const Target target = target_with(full_model());  // Products: a call of 2 us; a run: 3 us.
+  for (const auto& [side, share] : {std::pair(2.0, 5 / 5.3), std::pair(512.0, 5 / 12.2)}) {
+    const auto n = static_cast<std::int64_t>(side);
+    testing::Model model;
+    model.input("x", {n, n});
+    *model.graph().add_initializer() =
+        testing::float_tensor("w", {n, n}, std::vector<float>(static_cast<std::size_t>(n * n), 0.5f));
+    model.node("MatMul", {"x", "w"}, {"y"}, "product");
+    model.output("y");
+    const auto network = model.load();
+    const auto spec = specialize(*network, {{n, n}});
+    const TimeModel time(*spec, Fusion::kFull, target);
+    const Assignment assignment = assign_precisions(*spec, BuildOptions());
+    EXPECT_NEAR(time.launch_share(assignment) * time(assignment), 5, 1e-9) << side;
+    EXPECT_NEAR(time.launch_share(assignment), share, 0.1 * share) << side;
   }
 }
 
