@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/choices.h"
+#include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/narrow_product.h"
 #include "backend/cpu/reorder.h"
@@ -124,8 +125,8 @@ std::vector<std::unique_ptr<Kernel>> Lowering::exact_products(const ProductKerne
 }
 
 /// MatMul and Gemm: one product of oneDNN, on which the first addition of a vector along its columns rides; all else of
-/// the epilogue is a program behind it. Integers are bytes where the processor multiplies these, else floats that hold
-/// them (exact_products).
+/// the epilogue is a program behind it. Integers are bytes where there are loops that multiply these, else floats that
+/// hold them (exact_products).
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const auto form = ops::matrix_form(layer(kernel.layer));
   if (!form) return false;
@@ -135,9 +136,9 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   MatMulSpec spec{*matrices};
   Results results;
   results.scaling.last = true;
-  // By instructions for bytes, where the processor has them: the sums are the same.
+  // By instructions for integers, where there are some: the sums are the same.
   const bool bytes = kernel.sums_bytes() && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
-                     spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
+                     spec_.is_constant(b.tensor) && (multiplies_bytes(spec.k) || multiplies_integers(spec.k));
   std::vector<int> inputs{read_first(kernel, bytes ? IntegerForm::kBytes : IntegerForm::kFloats, spec)};
   read_second(kernel, bytes, spec, results, inputs);
   const bool c_rides = fold_bias(kernel, *form, c, spec, results);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/file.h"
@@ -91,9 +92,8 @@ class PackedMatMul final : public Kernel {
         k_(spec.k_end != 0 ? spec.k_end - spec.k_begin : spec.k),
         offset_a_(spec.k_begin * (spec.transpose_a ? spec.m : 1)),
         offset_b_(spec.k_begin * (spec.transpose_b ? 1 : spec.n)),
-        in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kFewRows) {
-    for (std::size_t d = 0; d < spec.batch_a.size(); ++d) batch_.push_back(std::max(spec.batch_a[d], spec.batch_b[d]));
-    matrices_ = std::accumulate(batch_.begin(), batch_.end(), Index{1}, std::multiplies<>());
+        in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kFewRows),
+        pieces_(spec, k_, panel()) {
     spec_.constant_b = {};
     if (!spec.constant_b) return;
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
@@ -116,10 +116,7 @@ class PackedMatMul final : public Kernel {
       operands.b = inputs[1]->data<float>();
     operands.out = outputs[0]->data<float>();
     operands.addends = inputs.subspan(held ? 1 : 2);
-    const Split split = split_over(num_threads());
-    parallel_for(matrices_ * split.rows * split.columns, split.grain, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) run_piece(operands, split, i);
-    });
+    pieces_.for_each([&](const ProductPieces::Piece& piece) { run_piece(operands, piece); });
   }
 
  private:
@@ -130,72 +127,16 @@ class PackedMatMul final : public Kernel {
     std::span<const Tensor* const> addends;
   };
 
-  /// Every matrix in so many pieces, some of which are a task.
-  struct Split {
-    Index rows = 1, columns = 1, grain = 1;
-  };
-
-  struct Range {
-    Index begin, end;
-  };
-
-  /// One of `count` even parts of [0, size), cut at multiples of `unit`.
-  static Range part_of(Index size, Index unit, Index count, Index index) {
-    const Index units = (size + unit - 1) / unit;
-    return {std::min(size, index * units / count * unit), std::min(size, (index + 1) * units / count * unit)};
-  }
-
-  /// Any split gives the same bits. The larger operand is cut first: each of its elements is read by one thread.
-  Split split_over(int threads) const {
-    constexpr Index kForEachThread = 10'000, kPiece = 200'000;  // Operations; the latter take some 3 us.
-    const Index operations = 2 * spec_.m * spec_.n * std::max<Index>(k_, 1) * matrices_;
-    Split split;
-    split.grain = matrices_;
-    if (threads == 1 || operations < threads * kForEachThread) return split;
-    const Index wanted = std::clamp<Index>(operations / kPiece, threads, Index{4} * threads);
-    if (matrices_ >= wanted) {
-      split.grain = matrices_ / wanted;
-      return split;
-    }
-    constexpr Index kRows = 24;
-    const Index each = (wanted + matrices_ - 1) / matrices_;
-    const Index most_rows = (spec_.m + kRows - 1) / kRows;
-    const Index most_columns = (spec_.n + panel() - 1) / panel();
-    if (spec_.n >= spec_.m) {
-      split.columns = std::min(each, most_columns);
-      split.rows = std::min((each + split.columns - 1) / split.columns, most_rows);
-    } else {
-      split.rows = std::min(each, most_rows);
-      split.columns = std::min((each + split.rows - 1) / split.rows, most_columns);
-    }
-    split.grain = 1;
-    return split;
-  }
-
   static Index panel() { return program_kernels().product.panel; }
 
   Columns columns_of(const float* b) const { return {b, spec_.transpose_b ? spec_.k : spec_.n, spec_.transpose_b}; }
 
-  /// Which matrix of an operand the `index`-th one of the results is made of.
-  Index matrix_of(const std::vector<Index>& batch, Index index) const {
-    Index matrix = 0, step = 1;
-    for (std::size_t d = batch.size(); d-- > 0;) {
-      if (batch[d] != 1) matrix += index % batch_[d] * step;
-      index /= batch_[d];
-      step *= batch[d];
-    }
-    return matrix;
-  }
-
-  void run_piece(const Operands& whole, const Split& split, Index index) const {
-    const Index pieces = split.rows * split.columns, matrix = index / pieces, piece = index % pieces;
-    const Range rows = part_of(spec_.m, 6, split.rows, piece / split.columns);
-    const Range columns = part_of(spec_.n, panel(), split.columns, piece % split.columns);
-    if (rows.begin == rows.end) return;
+  void run_piece(const Operands& whole, const ProductPieces::Piece& piece) const {
+    const auto [matrix, rows, columns] = piece;
     Operands operands = whole;
-    operands.a += matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k + offset_a_;
+    operands.a += pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k + offset_a_;
     operands.first = matrix * spec_.m * spec_.n;
-    const Index b = matrix_of(spec_.batch_b, matrix);
+    const Index b = pieces_.matrix_of(spec_.batch_b, matrix);
     if (operands.packed != nullptr) {
       operands.packed += b * packed_size(k_, spec_.n) + columns.begin * k_;
       return multiply(operands, rows, columns, operands.packed, 0);
@@ -272,8 +213,7 @@ class PackedMatMul final : public Kernel {
   const ProgramKernels::Binary add_ = program_kernels().binary(Instruction::kAdd);
   const Index k_, offset_a_, offset_b_;
   const bool in_place_;  ///< b is not packed.
-  std::vector<Index> batch_;
-  Index matrices_ = 1;
+  const ProductPieces pieces_;
   PreparedSource weights_;
 };
 

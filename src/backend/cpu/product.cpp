@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cpu/integer_product.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/packed_product.h"
 #include "ops/common.h"
@@ -181,6 +182,7 @@ std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const Obje
 }  // namespace
 
 std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  if (spec.type_a != DataType::kFloat32 && !multiplies_bytes(spec.k)) return make_integer_matmul_kernel(spec, cache);
   const bool depends = products_depend_on_threads() && spec.type_a == DataType::kFloat32;  // Sums of integers do not.
   if (depends) {
     auto packed = make_packed_matmul_kernel(spec, cache);

@@ -45,7 +45,7 @@ struct MatMulSpec : MatrixShape {
   bool panels_b = false;
 };
 
-/// This processor multiplies bytes, by oneDNN, and sums of so many products of them are exact.
+/// This processor has dot products of bytes, which oneDNN multiplies by, and sums of so many products are exact.
 bool multiplies_bytes(std::int64_t k);
 
 /// Float32 loses digits in sums of so many products: they are added in pieces of k.

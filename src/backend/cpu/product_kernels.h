@@ -23,6 +23,19 @@ struct ProductPart {
   std::int64_t rows, columns, k;
 };
 
+/// A part of a product of integers of 8 bits, which are held in 16: some rows and columns of it, and all of k. The sums
+/// are exact, and rounded to float32 once. REQUIRES: they are less than 2^31.
+struct IntegerPart {
+  const std::int16_t* a;
+  std::int64_t a_stride;  ///< From row to row, in elements; even. What is beyond k is 0.
+  /// Panels of ProductKernels::panel columns. One has the numbers of all of its columns for k = 0 and 1, side by side,
+  /// then for 2 and 3, and so on; what there is not is 0.
+  const std::int16_t* b;
+  float* out;
+  std::int64_t out_stride;
+  std::int64_t rows, columns, k;
+};
+
 struct ProductKernels {
   static constexpr std::int64_t kSpan = 256;
 
@@ -33,6 +46,8 @@ struct ProductKernels {
   /// out[c, r] = in[r, c]; out has `rows` columns. Strides from row to row.
   void (*transpose)(const float* in, std::int64_t in_stride, std::int64_t rows, std::int64_t columns, float* out,
                     std::int64_t out_stride);
+  /// Null: floats that hold the integers are faster.
+  void (*multiply_integers)(const IntegerPart& part);
 };
 
 }  // namespace ulpscope::cpu

@@ -1,5 +1,6 @@
 // In the place of product.cpp, convolution.cpp and onednn_library.cpp, where oneDNN is not there.
 #include "backend/cpu/depthwise.h"
+#include "backend/cpu/integer_product.h"
 #include "backend/cpu/packed_product.h"
 #include "backend/cpu/patch_convolution.h"
 #include "backend/cpu/pool.h"
@@ -13,6 +14,7 @@ bool products_depend_on_threads() { return false; }
 bool multiplies_bytes(std::int64_t) { return false; }
 
 std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  if (spec.type_a != DataType::kFloat32) return make_integer_matmul_kernel(spec, cache);
   return make_packed_matmul_kernel(spec, cache);
 }
 

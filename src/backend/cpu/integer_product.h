@@ -1,0 +1,17 @@
+// Matrix products of 8-bit integers by our own loops, for processors without dot products of bytes.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/product.h"
+
+namespace ulpscope::cpu {
+
+/// There are loops for this processor, and sums of so many products are exact in 32 bits.
+bool multiplies_integers(std::int64_t k);
+
+/// The same as make_matmul_kernel() of bytes, with a constant b. REQUIRES: multiplies_integers(spec.k), all of k, and
+/// an `a` that is not transposed. b is packed once, in 16 bits, under a key that all plans share.
+std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+
+}  // namespace ulpscope::cpu
