@@ -98,7 +98,7 @@ class Fuser {
   LayerId product_to_follow(LayerId id) const {
     if (const LayerId product = int8_product_of(id); product != kNone) return product;
     const LayerId product = product_of_cast(spec_, id);
-    if (product == kNone || !reads_elements(readings_[product])) return kNone;
+    if (product == kNone || !is_of_elements(product)) return kNone;
     const LayerId before = network_.tensor(network_.layer(id).inputs[0]).producer;
     if (assignment_.precision[product] != Precision::kFP32 || group_of_[before] != group_of_[product] ||
         !stays_inside(network_.layer(id).inputs[0]))
@@ -154,10 +154,15 @@ class Fuser {
 
   bool same_precision(LayerId a, LayerId b) const { return stored_by(a) == stored_by(b); }
 
-  /// The Cast that a product of integers stores with has the type that it casts to, whatever the product's is.
+  /// Of a product_of_cast(): it computes with the elements of the file, or with the numbers that blocks of them are.
+  bool is_of_elements(LayerId product) const {
+    return is_float(assignment_.precision[product]) || reads_elements(readings_[product]);
+  }
+
+  /// The Cast that a product of elements stores with has the type that it casts to, whatever the product's is.
   DataType stored_by(LayerId id) const {
     const LayerId product = product_of_cast(spec_, id);
-    const bool stores = product != kNone && reads_elements(readings_[product]);
+    const bool stores = product != kNone && is_of_elements(product);
     return stores ? spec_.type(network_.layer(id).outputs[0]) : assignment_.stored_by(id);
   }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 
+#include "graph/dequantized_constant.h"
 #include "ops/forms.h"
 
 namespace ulpscope {
@@ -158,6 +160,23 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   return is_symmetric(spec, layer) ? &layer : nullptr;
 }
 
+/// The DequantizeLinear that makes this tensor has a scale per block.
+bool comes_from_blocks(const Specialization& spec, TensorId id) {
+  const LayerId producer = spec.network->tensor(id).producer;
+  if (producer == kNone) return false;
+  const Layer& layer = spec.network->layer(producer);
+  return ops::is_dequantize(layer) && layer.attributes.integer("block_size", 0) != 0;
+}
+
+/// A product of elements in blocks, as the file has it: what it reads comes out of a DequantizeLinear with a scale per
+/// block, but for constant weights, of any scales. It computes with the numbers that these are. Of one that
+/// has_int8_form().
+bool is_block_product(const Specialization& spec, const Layer& layer) {
+  return std::ranges::all_of(std::span(layer.inputs).first(2), [&](TensorId input) {
+    return spec.is_constant(input) ? is_dequantized_constant(*spec.network, input) : comes_from_blocks(spec, input);
+  });
+}
+
 /// All elements are one number times powers of two.
 bool differ_by_powers_of_two(const Tensor& value) {
   if (value.type() != DataType::kFloat32 || value.size() == 0) return false;
@@ -287,7 +306,9 @@ LayerId storing_cast(const Specialization& spec, LayerId product) {
   if (cast.op->function != Function::kCast || !cast.op->domain.empty()) return kNone;
   const DataType type = spec.type(cast.outputs[0]);
   if (type != DataType::kFloat16 && type != DataType::kBFloat16) return kNone;
-  return is_integer_product(spec, product) ? readers[0] : kNone;
+  const bool is_of_elements = is_integer_product(spec, product) ||
+                              (has_int8_form(spec, product) && is_block_product(spec, spec.network->layer(product)));
+  return is_of_elements ? readers[0] : kNone;
 }
 
 LayerId product_of_cast(const Specialization& spec, LayerId cast) {

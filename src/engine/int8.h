@@ -44,8 +44,8 @@ bool is_integer_product(const Specialization& spec, LayerId id);
 /// constants with one scale).
 bool reads_integers(const Specialization& spec, LayerId id);
 
-/// For a product in float32 with is_integer_product(): the Cast to float16 or bfloat16 that alone reads what it and its
-/// bias compute. Both together are an int8 product that stores this type. kNone: there is none.
+/// Of a float32 product with is_integer_product(), or of operands in blocks: the Cast to float16 or bfloat16 that alone
+/// reads what it and its bias compute. Both together are a product of elements that stores this type. kNone: none.
 LayerId storing_cast(const Specialization& spec, LayerId product);
 
 /// The reverse: the product whose storing_cast() this layer is, or kNone.

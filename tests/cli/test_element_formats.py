@@ -131,6 +131,49 @@ def test_typed_models(run, tmp_path, product, name, half):
     )
 
 
+def with_epilogues(form):
+    """Products whose results meet other activations before they are stored: a residual, another product, a gate."""
+    random = np.random.default_rng(11)
+    node = helper.make_node
+    nodes = {
+        "residual": [node("MatMul", ["x", "v"], ["p"], name="product"), node("Add", ["x", "p"], ["y"], name="residual")],
+        "two products": [
+            node("Relu", ["x"], ["r"], name="relu"),
+            node("MatMul", ["r", "v"], ["p"], name="first"),
+            node("MatMul", ["r", "w"], ["q"], name="second"),
+            node("Add", ["p", "q"], ["y"], name="sum"),
+        ],
+        "gate": [
+            node("MatMul", ["x", "v"], ["p"], name="product"),
+            node("Add", ["p", "b"], ["biased"], name="bias"),
+            node("Sigmoid", ["biased"], ["s"], name="sigmoid"),
+            node("Mul", ["biased", "s"], ["gated"], name="gate"),
+            node("MatMul", ["gated", "w"], ["y"], name="next"),
+        ],
+    }[form]
+    read = {each for one in nodes for each in one.input}
+    constants = {"v": (64, 64), "w": (64, 64), "b": (64,)}
+    initializers = [
+        numpy_helper.from_array((random.standard_normal(shape) / 8).astype(np.float32), name)
+        for name, shape in constants.items()
+        if name in read
+    ]
+    samples = [{"x": random.standard_normal((2, 20, 64)).astype(np.float32)} for _ in range(2)]
+    return model(nodes, [info("x", [2, 20, 64])], [info("y", [2, 20, 64])], initializers), samples
+
+
+@pytest.mark.parametrize("half", ["--fp16", "--bf16"])
+@pytest.mark.parametrize("name", ["fp8", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize("form", ["residual", "two products", "gate"])
+def test_epilogues_that_read_other_activations(run, tmp_path, form, name, half):
+    """What a product of elements stores in half is rounded once, behind its epilogue, in the typed model, too."""
+    made, samples = with_epilogues(form)
+    save(tmp_path, made)
+    save_inputs(tmp_path / "in.json", samples)
+    outcome = run("convert", "m.onnx", f"--{name}", half, "-o", "t.onnx", "--load-inputs", "in.json")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+
+
 def test_accumulators_are_part_of_answers_and_engines(run, tmp_path, product):
     flags = ["--fp8", "--calibration-cache", "scales.cache", "--accumulation", "hopper-fast"]
     fp32 = run_product(run, tmp_path, *flags[:-2])
@@ -192,6 +235,36 @@ def test_elements_of_the_file_that_a_layer_moves_stay_what_they_are(run, tmp_pat
     assert codes["codes"].data_type == TensorProto.INT8
 
 
+@pytest.mark.parametrize("flags", [["--nvfp4", *AMAX], ["--nvfp4"], ["--nvfp4", "--weights-only", *AMAX]])
+def test_scales_that_would_be_zero_are_counted(run, tmp_path, flags):
+    """Next to a large weight, blocks of small ones have the smallest scale in place of 0, and the log says how many."""
+    random = np.random.default_rng(17)
+    weights = random.standard_normal((64, 48)).astype(np.float32)
+    weights[16:32] *= np.float32(1e-7)
+    weights[32:48, 5] = 0
+    weights[0, 0] = 300
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    constants = [numpy_helper.from_array(weights, "w")]
+    save(tmp_path, model(nodes, [info("x", [4, 64])], [info("y", [4, 48])], constants))
+    save_inputs(tmp_path / "in.json", [{"x": random.standard_normal((4, 64)).astype(np.float32)}])
+    outcome = run("convert", "m.onnx", *flags, "-o", "t.onnx", "--load-inputs", "in.json")
+    assert outcome.code == 0, outcome
+    largest = np.abs(weights).reshape(4, 16, 48).max(1)
+    quotients = largest / (np.float32(6) * np.float32(np.float32(300) / np.float32(6 * 448)))
+    zero = (quotients <= 2.0**-10) & (largest > 0)
+    assert zero.sum() == 48
+    assert "48 of 192 scales of blocks would be rounded to 0, and are the smallest that E4M3 has" in outcome.text, outcome
+    (scales,) = (each for each in onnx.load(tmp_path / "t.onnx").graph.initializer if list(each.dims) == [4, 48])
+    codes = np.frombuffer(scales.raw_data, np.uint8).reshape(4, 48)
+    assert (codes[zero] == 1).all() and codes.min() == 1 and codes[2, 5] == 0x38
+    # A file without such blocks hears nothing of it.
+    weights[16:32] *= np.float32(1e7)
+    constants = [numpy_helper.from_array(weights, "w")]
+    save(tmp_path, model(nodes, [info("x", [4, 64])], [info("y", [4, 48])], constants))
+    outcome = run("convert", "m.onnx", *flags, "-o", "t.onnx", "--load-inputs", "in.json")
+    assert outcome.code == 0 and "rounded to 0" not in outcome.text, outcome
+
+
 def test_sums_that_blocks_do_not_divide(run, tmp_path):
     random = np.random.default_rng(3)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="ragged")]
@@ -199,6 +272,11 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
     save(tmp_path, model(nodes, [info("x", [3, 72])], [info("y", [3, 20])], constants))
     outcome = run("run", "m.onnx", "--trt", "--int4", "--fp16", "--assume-lowest")
     assert outcome.code == 0 and "no multiple of blocks of 128: ragged" in outcome.text, outcome
+    outcome = run("convert", "m.onnx", "--mxfp8", "-o", "t.onnx")
+    assert outcome.code == 1 and "got none; layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products" in outcome.text
+    outcome = run("convert", "m.onnx", "--mxfp8", "--keep", "ragged", "-o", "t.onnx")
+    assert outcome.code == 1 and "got none; all its float layers are kept" in outcome.text, outcome
+    assert not (tmp_path / "t.onnx").exists()
 
 
 def test_targets_without_the_format_are_refused(run, product):
