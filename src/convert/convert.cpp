@@ -409,6 +409,10 @@ class Converter {
       result_.prepared.push_back(
           fmt::format("{} constant(s) are quantized, {} per output channel, as the engine quantizes them",
                       integers_.constants(), integers_.per_channel()));
+    if (integers_.smallest_scales() > 0)
+      result_.prepared.push_back(
+          fmt::format("{} of {} scales of blocks would be rounded to 0, and are the smallest that E4M3 has instead",
+                      integers_.smallest_scales(), integers_.block_scales()));
   }
 
   void prepare_bodies() {

@@ -48,6 +48,15 @@ bool all_finite(const Tensor& values) {
   return std::ranges::all_of(values.values<float>(), [](float x) { return std::isfinite(x); });
 }
 
+/// Of these scales of blocks, those that would be 0 if the smallest did not take their place.
+std::int64_t count_smallest(Encoding encoding, const ScaleLayout& layout, const Tensor& values, const Tensor& scales) {
+  constexpr float kSmallest = 0x1p-9f;  // Of E4M3, which scales under a second one are.
+  if (std::ranges::none_of(scales.values<float>(), [](float scale) { return scale == kSmallest; })) return 0;
+  encoding.rule = BlockScale::kLargest;
+  const Quantized rounded = quantize(encoding, layout, values, {.keep_small = false});
+  return std::ranges::count(rounded.scales.values<float>(), 0.0f);
+}
+
 bool is_integer_constant(const Specialization& spec, const Layer& layer, std::size_t input) {
   const TensorId id = layer.inputs[input];
   if (!is_product(layer)) return static_cast<bool>(dequantized_weights(spec, id, 0, 1));
@@ -134,6 +143,10 @@ TypedChanges::Quantized IntegerExport::quantize(const Assignment& assignment, La
   const SharedChannelWeights weighted = channel_weights_of(spec_, layer, input, encoding, assignment);
   if (weighted != nullptr) rules.weights = weighted->mean_squares;
   Quantized made = ulpscope::quantize(encoding, layout_of(spec_, layer, input, encoding), values, rules);
+  if (encoding.second_scale) {
+    block_scales_ += made.scales.size();
+    smallest_scales_ += count_smallest(encoding, layout_of(spec_, layer, input, encoding), values, made.scales);
+  }
   result.axis = std::max<std::int64_t>(axis, 0);
   result.type = format_of(encoding.format).type;
   result.elements = std::move(made.elements);

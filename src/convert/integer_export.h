@@ -38,6 +38,9 @@ class IntegerExport {
 
   int constants() const noexcept { return constants_; }
   int per_channel() const noexcept { return per_channel_; }
+  /// Of scales of blocks under a second one: all, and those that are the smallest of their format in place of 0.
+  std::int64_t block_scales() const noexcept { return block_scales_; }
+  std::int64_t smallest_scales() const noexcept { return smallest_scales_; }
 
  private:
   TypedChanges::Quantized quantize(const Assignment& assignment, LayerId id, std::size_t input, Precision precision,
@@ -51,6 +54,7 @@ class IntegerExport {
   /// and the type in which they are read; the axis tells apart what their errors count, too.
   std::map<std::tuple<TensorId, Precision, std::int64_t, DataType>, TypedChanges::Quantized> shared_;
   int constants_ = 0, per_channel_ = 0;
+  std::int64_t block_scales_ = 0, smallest_scales_ = 0;
 };
 
 }  // namespace ulpscope

@@ -136,7 +136,10 @@ def with_epilogues(form):
     random = np.random.default_rng(11)
     node = helper.make_node
     nodes = {
-        "residual": [node("MatMul", ["x", "v"], ["p"], name="product"), node("Add", ["x", "p"], ["y"], name="residual")],
+        "residual": [
+            node("MatMul", ["x", "v"], ["p"], name="product"),
+            node("Add", ["x", "p"], ["y"], name="residual"),
+        ],
         "two products": [
             node("Relu", ["x"], ["r"], name="relu"),
             node("MatMul", ["r", "v"], ["p"], name="first"),
@@ -253,7 +256,9 @@ def test_scales_that_would_be_zero_are_counted(run, tmp_path, flags):
     quotients = largest / (np.float32(6) * np.float32(np.float32(300) / np.float32(6 * 448)))
     zero = (quotients <= 2.0**-10) & (largest > 0)
     assert zero.sum() == 48
-    assert "48 of 192 scales of blocks would be rounded to 0, and are the smallest that E4M3 has" in outcome.text, outcome
+    assert "48 of 192 scales of blocks would be rounded to 0, and are the smallest that E4M3 has" in outcome.text, (
+        outcome
+    )
     (scales,) = (each for each in onnx.load(tmp_path / "t.onnx").graph.initializer if list(each.dims) == [4, 48])
     codes = np.frombuffer(scales.raw_data, np.uint8).reshape(4, 48)
     assert (codes[zero] == 1).all() and codes.min() == 1 and codes[2, 5] == 0x38
@@ -273,7 +278,10 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
     outcome = run("run", "m.onnx", "--trt", "--int4", "--fp16", "--assume-lowest")
     assert outcome.code == 0 and "no multiple of blocks of 128: ragged" in outcome.text, outcome
     outcome = run("convert", "m.onnx", "--mxfp8", "-o", "t.onnx")
-    assert outcome.code == 1 and "got none; layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products" in outcome.text
+    assert (
+        outcome.code == 1
+        and "got none; layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products" in outcome.text
+    )
     outcome = run("convert", "m.onnx", "--mxfp8", "--keep", "ragged", "-o", "t.onnx")
     assert outcome.code == 1 and "got none; all its float layers are kept" in outcome.text, outcome
     assert not (tmp_path / "t.onnx").exists()
