@@ -126,16 +126,18 @@ _NAMES = {
 _LOG = logging.getLogger("ulpscope")
 
 
-def warn_of_error(where: str, error: float, algorithm: str, error_of: Callable[[str], float]) -> None:
-    """Says what int8 costs, and what it would cost by the other methods."""
+def warn_of_error(
+    where: str, error: float, algorithm: str, error_of: Callable[[str], float], precision: str = "int8"
+) -> None:
+    """Says what a format with calibrated scales costs, and what it would cost by the other methods."""
     own = _NAMES.get(algorithm, algorithm)
     errors = {name: error_of(name) for name in ("entropy", "max", "percentile") if name != own}
     others = ", ".join(f"{name!r} {value:.3g}" for name, value in errors.items())
     best = min(errors, key=lambda name: errors[name])
     advice = f"try method={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
     _LOG.warning(
-        "[%s] int8 with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other "
-        "methods: %s; %s", where, own, error, MEASURED, others, advice,
+        "[%s] %s with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other "
+        "methods: %s; %s", where, precision, own, error, MEASURED, others, advice,
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def quantize(
             other_error = convert(model, calibration=scales, **options)[1].error_vs_fp32
             return float("nan") if other_error is None else other_error
 
-        warn_of_error("quantize", error, calibration.algorithm, error_of)
+        warn_of_error("quantize", error, calibration.algorithm, error_of, quantize_mode)
     return typed, info
 
 

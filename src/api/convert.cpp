@@ -92,12 +92,30 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
   return names;
 }
 
+/// Throws where formats of elements alone are allowed and no product has one: who reads that nothing is lowered looks
+/// for what kept it.
+void check_formats(const Specialization& spec, const Choice& choice, const QuantizedChoices& quantized,
+                   const Assignment& assignment) {
+  if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) return;
+  for (const auto& [l, layer] : choice.network->layers.items()) {
+    if (!is_product(layer.op->function) || choice.requested[l]) continue;
+    for (const Precision p : choice.build.enabled.members()) {
+      if (is_float(p)) continue;
+      if (const std::string reason = quantized.refusal(spec, l, p); !reason.empty())
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("[convert] {}: expected layers to lower, got none; layer '{}' ({}) has no {}, since {}",
+                                choice.network->source, layer.name, layer.op->name, name_of(p), reason));
+    }
+  }
+}
+
 TypedModel write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
   const QuantizedChoices quantized(spec, choice.build);
   if (!options.answer) quantized.log_fallbacks(spec);
   const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested, &quantized);
+  if (!options.answer) check_formats(spec, choice, quantized, assignment);
   TypedModelOptions typed;
   typed.fusion = choice.build.fusion;
   typed.io_types = options.io_types;

@@ -71,6 +71,40 @@ def test_quantize_warns_of_what_it_leaves(folder, caplog):
     assert info.error_vs_fp32 < 0.1 and "int8 with the scales" not in caplog.text
 
 
+def test_quantize_names_the_format_that_errs(folder, caplog):
+    random = np.random.default_rng(3)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 64]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32]),
+    ]
+    weights = numpy_helper.from_array(random.standard_normal((64, 32)).astype(np.float32), "w")
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    samples = [{"x": random.standard_normal((4, 64)).astype(np.float32)} for _ in range(2)]
+    with caplog.at_level(logging.WARNING, "ulpscope"):
+        _, info = ulpscope.quantize(model, "nvfp4", samples)
+    assert info.error_vs_fp32 > 0.1 and "[quantize] nvfp4 with the scales of 'max' is off by" in caplog.text
+    assert "int8 with" not in caplog.text
+
+
+def test_quantize_says_which_product_lacks_the_format(folder):
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="odd")
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 37]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8]),
+    ]
+    graph = helper.make_graph(
+        [node], "g", infos[:1], infos[1:], [numpy_helper.from_array(np.ones((37, 8), np.float32), "w")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    for mode in ("int4", "nvfp4", "mxfp8-weights"):
+        with pytest.raises(
+            ulpscope.Error, match=rf"got none; layer 'odd' \(MatMul\) has no {mode}, since its sums of 37 products"
+        ):
+            ulpscope.quantize(model, mode, [{"x": np.ones((4, 37), np.float32)}])
+
+
 @pytest.mark.parametrize("wrong", [[{"input": np.ones((4, 24), np.float32)}], {"X": np.ones((3, 4, 24), np.float32)}])
 def test_wrong_names_of_inputs_are_errors(folder, samples, wrong):
     with pytest.raises(ulpscope.Error, match=r"expected a sample with the inputs \['x'\], got \['(input|X)'\]"):
