@@ -428,6 +428,9 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.at("model").has("external_data_hash"))
     file.external_hash = reader.at("model").at("external_data_hash").text();
   file.precisions = json::to_texts(reader.at("precisions"));
+  reader.at("precisions").each([](const Reader& each) {
+    if (!precision_named(each.text())) each.fail("the name of a precision, such as \"fp16\" or \"nvfp4-weights\"");
+  });
   file.fusion = reader.at("fusion").text();
   // Earlier releases did not write these.
   if (reader.has("accumulation")) file.accumulation = reader.at("accumulation").text();

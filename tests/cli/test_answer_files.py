@@ -80,6 +80,18 @@ def test_an_answer_of_version_1_still_serves(search, run, tmp_path):
     assert old == new
 
 
+def test_precisions_that_do_not_exist_are_refused(search, run, tmp_path):
+    assert search("--save-answer", "new.json").code == 0
+    answer = answer_of(tmp_path, "new.json")
+    answer["precisions"] += ["e5m2"]
+    (tmp_path / "other.json").write_text(json.dumps(answer))
+    outcome = run("convert", "needs_constraints.onnx", "--answer", "other.json", "-o", "t.onnx")
+    assert outcome.code == 1 and "'other.json': precisions[1]: expected the name of a precision" in outcome.text, (
+        outcome
+    )
+    assert "got 'e5m2'" in outcome.text and not (tmp_path / "t.onnx").exists()
+
+
 def test_a_journal_of_version_1_is_refused(search, tmp_path):
     assert search().code == 0
     journal = tmp_path / "needs_constraints.fp16.journal.jsonl"
