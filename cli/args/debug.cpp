@@ -116,6 +116,8 @@ void DebugReduceArgs::declare(OptionTable& table) {
   table.list({"--model-inputs", "--model-input-shapes"}, precision.model.input_shapes, "NAME:[D0,D1,..]",
              "As --input-shapes; parts have fixed shapes then");
   precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
+  table.words({"--no-shape-inference"}, Arity::kNone, "", "Do not infer shapes at load")
+      .ignore("shapes of parts come from a run of the model");
   precision.data.declare(table);
   precision.config.declare(table, "obey");
   precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);

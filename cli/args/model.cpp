@@ -121,7 +121,7 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
     table.flag({"--shape-inference", "--do-shape-inference"}, shape_inference,
                "Give the ONNX model that is written the shapes of its tensors, as far as onnx infers them. Networks "
                "always have theirs");
-  table.words({"--no-onnxruntime-shape-inference"}, Arity::kNone, "", "Do not infer shapes with ONNX Runtime")
+  table.flag({"--no-onnxruntime-shape-inference"}, no_onnxruntime_inference, "Do not infer shapes with ONNX Runtime")
       .ignore("shapes are inferred by ulpscope");
 
   if (!changes) return;

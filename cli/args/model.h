@@ -47,6 +47,7 @@ struct OnnxLoadArgs {
   bool ignore_external_data = false;
   std::vector<std::string> outputs_by_type;
   bool fp_to_fp16 = false, shape_inference = false;
+  bool no_onnxruntime_inference = false;  ///< Matters to the scripts of --gen-script alone.
   std::optional<std::string> save_path;
   std::string save_help = "Write the model that ONNX Runtime is given";
   std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.

@@ -138,6 +138,7 @@ std::string read_verdict() {
     const ssize_t count = read(STDIN_FILENO, &c, 1);
     check_interrupted();
     if (count < 0 && errno == EINTR) continue;
+    if (count == 0 && !line.empty()) return line;  // The last line of a file may end without a newline.
     if (count <= 0)
       throw Error(ErrorCode::kInvalidArgument,
                   "[check] expected p or f, got the end of the input; try --check with a command");

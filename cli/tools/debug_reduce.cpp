@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "args/debug.h"
 #include "compare/json_files.h"
@@ -127,8 +128,6 @@ class DebugReduceTool : public Tool {
       log_warning(
           "This model uses dynamic input shapes.\nYou may want to provide input shapes to `debug reduce` using the "
           "`--model-input-shapes` option to prevent unexpected behavior.");
-    if (!judges_ && options.data.generates())
-      log_verbose("Values between the parts are those of generated inputs; try --load-inputs with those of the check");
   }
 
   bool has_dynamic_inputs() const {
@@ -191,6 +190,12 @@ class DebugReduceTool : public Tool {
   }
 
   void write(const ModelParts::Part& part, const fs::path& path) {
+    if (!part.frozen.empty() && !judges_ && args_.precision.data.generates() && !std::exchange(warned_, true))
+      log_warning(
+          "This model includes multiple branches/paths. In order to continue reducing, one branch needs to be folded "
+          "away.\nPlease ensure that you have provided a data loader argument directly to `debug reduce` (i.e. prior "
+          "to `--check`) if your `--check` command is using a non-default data loader.\nNot doing so may result in "
+          "false negatives!");
     const WritingFile writing;
     parts_->write(part, [&](const std::string& name) { return value_of(name); }, fixed_, path);
   }
@@ -372,7 +377,7 @@ class DebugReduceTool : public Tool {
   DebugIterations* iterations_ = nullptr;
   std::vector<TensorMap> samples_;
   std::map<std::string, Tensor> values_;
-  bool judges_ = false, fixed_ = false, gives_nan_ = false;
+  bool judges_ = false, fixed_ = false, gives_nan_ = false, warned_ = false;
   Judgement whole_;
   std::optional<Judgement> judged_;  ///< Of the last part that failed, which is the smallest.
   ModelParts::Part best_;

@@ -121,10 +121,20 @@ class RunnerCode {
   bool edits_loading() const { return options_.onnx.external_data_dir || options_.onnx.ignore_external_data; }
 
   std::string loaded_onnx() {
+    const std::string folder = text_or_none(options_.onnx.external_data_dir);
+    if (options_.onnx.shape_inference) {
+      script_.add_import("polygraphy.backend.onnx", "InferShapes");
+      return script_.loader("infer_shapes",
+                            Call("InferShapes")
+                                .positional(model_path())
+                                .named("external_data_dir", folder)
+                                .named("allow_onnxruntime", options_.onnx.no_onnxruntime_inference ? "False" : "")
+                                .text());
+    }
     script_.add_import("polygraphy.backend.onnx", "OnnxFromPath");
     return script_.loader("load_onnx", Call("OnnxFromPath")
                                            .positional(model_path())
-                                           .named("external_data_dir", text_or_none(options_.onnx.external_data_dir))
+                                           .named("external_data_dir", folder)
                                            .flag("ignore_external_data", options_.onnx.ignore_external_data)
                                            .text());
   }
@@ -147,8 +157,8 @@ class RunnerCode {
 
   /// The bytes of `changed_model`; the path where options change nothing.
   std::string changed_onnx(bool outputs, bool saving) {
-    const bool changes =
-        (outputs && marks_outputs()) || (saving && options_.onnx.save_path) || options_.onnx.fp_to_fp16;
+    const bool changes = (outputs && marks_outputs()) || (saving && options_.onnx.save_path) ||
+                         options_.onnx.fp_to_fp16 || options_.onnx.shape_inference;
     return changes || edits_loading() ? serialized(changed_model(outputs, saving)) : model_path();
   }
 

@@ -42,7 +42,8 @@ class InspectModelTool : public Tool {
         .list({"--show"}, show_, "ASPECT",
               "layers: nodes or layers with inputs and outputs; attrs: their attributes too; weights: values of "
               "weights (with layers, of each layer's)")
-        .choose({"layers", "attrs", "weights"});
+        .choose({"layers", "attrs", "weights"})
+        .arity = Arity::kAny;
     table.ours()
         .value({"--mode"}, mode_, "MODE",
                "Older form of --show: basic is layers, attrs is layers attrs, full is layers attrs weights")

@@ -30,12 +30,23 @@ def dump_arguments():
 def run(binary, tmp_path):
     """Runs `ulpscope WORD...` in the test's own folder."""
 
-    def call(*words, env=None, stdout=subprocess.PIPE, timeout=HANGS):
+    def call(*words, env=None, stdin=None, stdout=subprocess.PIPE, timeout=HANGS):
         environment = dict(os.environ)
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         environment.update(env or {})
-        return Outcome(subprocess.run([str(binary), *map(str, words)], cwd=tmp_path, env=environment, text=True,
-                                      errors="replace", stdout=stdout, stderr=subprocess.PIPE, timeout=timeout))
+        return Outcome(
+            subprocess.run(
+                [str(binary), *map(str, words)],
+                cwd=tmp_path,
+                env=environment,
+                text=True,
+                errors="replace",
+                input=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                timeout=timeout,
+            )
+        )
 
     return call
 

@@ -10,6 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cli_support import encode_array
+
 
 WIDTH = 16
 
@@ -245,3 +247,47 @@ def test_says_what_is_missing(run, tmp_path):
     (tmp_path / "polygraphy_debug.onnx").write_text("mine")
     out = run("debug", "reduce", "m.onnx", "--fp16", "-o", "r.onnx", "--fusion", "none", "--val-range", "[0.5,1]")
     assert out.code == 1 and "refusing to overwrite" in out.text
+
+
+def two_branches(path):
+    """x -> left, y -> right, left + right -> sum -> out."""
+    node, info = helper.make_node, helper.make_tensor_value_info
+    nodes = [
+        node("Identity", ["x"], ["left"], name="left"),
+        node("Identity", ["y"], ["right"], name="right"),
+        node("Add", ["left", "right"], ["sum"], name="add"),
+        node("Identity", ["sum"], ["out"], name="last"),
+    ]
+    graph = helper.make_graph(
+        nodes, "branches", [info(name, TensorProto.FLOAT, [1]) for name in "xy"], [info("out", TensorProto.FLOAT, [1])]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+
+
+def test_values_that_are_frozen_want_the_inputs_of_the_check(run, tmp_path):
+    two_branches(tmp_path / "m.onnx")
+    (tmp_path / "check.py").write_text("""import onnx, sys
+sys.exit(any(node.name == "left" for node in onnx.load("polygraphy_debug.onnx").graph.node))
+""")
+    (tmp_path / "i.json").write_text(
+        json.dumps([{"x": encode_array(np.ones(1, np.float32)), "y": encode_array(np.ones(1, np.float32))}])
+    )
+    words = ["debug", "reduce", "m.onnx", "-o", "r.onnx", "--no-reduce-outputs", "--no-shape-inference"]
+    check = ["--check", sys.executable, "check.py"]
+    warning = "Please ensure that you have provided a data loader argument directly"
+    generated, given = run(*words, *check), run(*words, "--load-inputs", "i.json", *check)
+    assert generated.code == given.code == 0, (generated, given)
+    assert "left" in names_of(tmp_path / "r.onnx")
+    assert generated.text.count(warning) == 1 and warning not in given.text
+
+
+def test_the_last_verdict_may_lack_its_newline(run, tmp_path):
+    two_branches(tmp_path / "m.onnx")
+    words = ["debug", "reduce", "m.onnx", "-o", "r.onnx", "--no-reduce-inputs", "--mode", "linear"]
+    whole = run(*words, stdin="p\n" * 8)
+    assert whole.code == 0, whole
+    asked = whole.text.count("[p]ass or [f]ail?")
+    assert asked > 1
+    again = run(*words, stdin="\n".join(["p"] * asked))
+    assert again.code == 0, again
+    assert run(*words, stdin="\n".join(["p"] * (asked - 1))).code == 1

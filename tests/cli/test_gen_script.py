@@ -51,6 +51,9 @@ SAME = [
      "--save-input-blob"],
     ["--trt", "--trt-outputs-by-type", "Conv", "--all-tensor-dtypes", "float16"],
     ["--trt", "--trt-config-script", "s.py", "--bf16"],
+    ["--onnxrt", "--shape-inference", "--external-data-dir", "."],
+    ["--onnxrt", "--shape-inference", "--no-onnxruntime-shape-inference", "--onnx-outputs", "*", "--save-onnx", "a.onnx"],
+    ["--trt", "--shape-inference"],
     ["--pluginref"],
     ["--onnxrt", "--pluginref", "--onnx-outputs", "add_out_1", "--fp-to-fp16", "--save-onnx", "a.onnx"],
     ["--trt", "--int8", "--calib-base-cls", "IInt8LegacyCalibrator", "--quantile", "0.5"],
@@ -64,7 +67,7 @@ def test_as_polygraphy(words, run, polygraphy, model, tmp_path):
     mine = run("run", model, *words, "--gen-script", "-")
     theirs = polygraphy("run", model, *words, "--gen-script", "-")
     assert mine.code == theirs.code == 0, (mine, theirs)
-    assert statements(mine.out) == statements(python_part(theirs.out))
+    assert statements(python_part(mine.out)) == statements(python_part(theirs.out))
 
 
 def test_script_as_model(run, polygraphy, tmp_path):

@@ -70,6 +70,12 @@ def test_onnx_as_polygraphy(show, which, run, polygraphy, model, dynamic_model, 
     assert shown(mine.out) == shown(theirs.out)
 
 
+def test_show_of_nothing(run, model):
+    """Polygraphy 0.49 takes it, 0.53 does not."""
+    mine, plain = run("inspect", "model", model, "--show"), run("inspect", "model", model)
+    assert mine.code == plain.code == 0 and mine.out == plain.out, mine
+
+
 def model_of_data_dependent_sizes():
     """A Range up to a value, the same bounded by a Min, and shapes of Expand, Tile and Pad, constant or not."""
     node = helper.make_node
