@@ -223,7 +223,7 @@ class VerifyTool : public Tool {
     try {
       return run_all(*make_runner(typed, samples, host), samples);
     } catch (const Error& error) {
-      const bool has_bf16 = std::ranges::find(answer.precisions, "bf16") != answer.precisions.end();
+      const bool has_bf16 = std::ranges::find(answer.precisions, name_of(Precision::kBF16)) != answer.precisions.end();
       const std::string missing = runner() == "tensorrt" ? "" : missing_in_onnxruntime(error.what(), has_bf16);
       if (missing.empty()) throw;
       throw Error(ErrorCode::kUnsupported,

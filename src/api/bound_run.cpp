@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "api/inputs_in_order.h"
+#include "api/tensors_in_order.h"
 #include "api/onnx_engine_impl.h"
 #include "backend/device_plan.h"
 #include "runtime/device_run.h"
@@ -16,26 +16,12 @@ namespace {
 
 using ByName = std::map<std::string, DeviceTensor>;
 
-std::vector<DeviceTensor> outputs_in_order(const OnnxEngine::Impl& impl, const ByName& outputs) {
-  std::vector<DeviceTensor> ordered;
-  if (outputs.empty()) return ordered;
-  for (const TensorSpec& spec : impl.outputs) {
-    const auto found = outputs.find(spec.name);
-    if (found == outputs.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] output '{}' is missing; the outputs are {}", spec.name, names_of(impl.outputs)));
-    ordered.push_back(found->second);
-  }
-  for (const auto& [name, tensor] : outputs)
-    if (std::ranges::find(impl.outputs, name, &TensorSpec::name) == impl.outputs.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] there is no output '{}'; the outputs are {}", name, names_of(impl.outputs)));
-  return ordered;
-}
-
 DeviceRun run_of(const OnnxEngine::Impl& impl, const ByName& inputs, const ByName& outputs, void* stream) {
-  auto [ordered, given] = naming_file(impl.engine->network(), [&] { return in_order(impl, inputs); });
-  auto results = naming_file(impl.engine->network(), [&] { return outputs_in_order(impl, outputs); });
+  const Network& network = impl.engine->network();
+  auto [ordered, given] = naming_file(network, [&] { return in_order("input", impl.inputs, impl.defaults, inputs); });
+  std::vector<DeviceTensor> results;
+  if (!outputs.empty())
+    results = naming_file(network, [&] { return in_order("output", impl.outputs, {}, outputs); }).first;
   return {given.empty() ? impl.engine : impl.engine->with_given(given), std::move(ordered), std::move(results), stream};
 }
 

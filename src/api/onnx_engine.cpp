@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "api/inputs_in_order.h"
 #include "api/onnx_engine_impl.h"
+#include "api/tensors_in_order.h"
 #include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/option_names.h"
@@ -78,7 +78,8 @@ std::optional<double> OnnxEngine::device_microseconds(std::span<const Shape> sha
 }
 
 std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor>& inputs) const {
-  const auto [ordered, given] = naming_file(impl_->engine->network(), [&] { return in_order(*impl_, inputs); });
+  const auto [ordered, given] =
+      naming_file(impl_->engine->network(), [&] { return in_order("input", impl_->inputs, impl_->defaults, inputs); });
   Engine& engine = given.empty() ? *impl_->engine : *impl_->engine->with_given(given);
   std::vector<Tensor> results = engine.run(ordered);
   std::map<std::string, Tensor> by_name;

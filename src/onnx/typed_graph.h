@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/numeric_format.h"
 #include "graph/dequantized_constant.h"
 #include "onnx/export.h"
 #include "onnx/functions.h"
@@ -24,19 +25,12 @@
 
 namespace ulpscope::onnx_model {
 
-inline std::string_view short_name(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-      return "fp16";
-    case DataType::kBFloat16:
-      return "bf16";
-    default:
-      return "fp32";
-  }
-}
-
 inline bool is_float(DataType type) {
   return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
+inline std::string_view short_name(DataType type) {
+  return format_of(is_float(type) ? type : DataType::kFloat32)->name;
 }
 
 inline onnx::AttributeProto& attribute_of(onnx::NodeProto& node, const char* name) {
