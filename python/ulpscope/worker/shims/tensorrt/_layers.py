@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Un
 
 import numpy as np
 
-from ._base import Object
 from ._enums import ActivationType, DataType, ElementWiseOperation, LayerType, MatrixOperation, UnaryOperation, type_name
-from ._tensor import ITensor, weights_array
+from ._tensor import InputsAndOutputs, ITensor, weights_array
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition
@@ -77,7 +76,7 @@ class Emitter:
         return self.node(op, inputs, **attributes)
 
 
-class ILayer(Object):
+class ILayer(InputsAndOutputs):
     """A layer of a network. ``precision`` and the output types are requests, as in the real module."""
 
     _TYPE = LayerType.PLUGIN
@@ -137,20 +136,6 @@ class ILayer(Object):
 
     def reset_precision(self) -> None:
         self._precision = None
-
-    @property
-    def num_inputs(self) -> int:
-        return len(self._inputs)
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self._outputs)
-
-    def get_input(self, index: int) -> Optional[ITensor]:
-        return self._inputs[index] if 0 <= index < len(self._inputs) else None
-
-    def get_output(self, index: int) -> Optional[ITensor]:
-        return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
     def set_input(self, index: int, tensor: ITensor) -> None:
         if not isinstance(tensor, ITensor):
@@ -333,19 +318,28 @@ _UNARY = {
 }  # fmt: skip
 
 
-class IUnaryLayer(ILayer):
-    _TYPE, _LABEL = LayerType.UNARY, "Unary"
-    _op: Optional[UnaryOperation] = None
+class _OperationLayer(ILayer):
+    """A layer whose `op` is one of a table; its default is the first there."""
+
+    _OPERATORS: Dict[Any, str] = {}
+    _op: Any = None
 
     @property
-    def op(self) -> UnaryOperation:
+    def op(self) -> Any:
         if self._op is not None:
             return self._op
-        return next((operation for operation, op in _UNARY.items() if op == self._onnx_op), UnaryOperation.EXP)
+        return next(
+            (operation for operation, op in self._OPERATORS.items() if op == self._onnx_op), next(iter(self._OPERATORS))
+        )
 
     @op.setter
-    def op(self, value: UnaryOperation) -> None:
-        self._op = UnaryOperation(value)
+    def op(self, value: Any) -> None:
+        self._op = type(next(iter(self._OPERATORS)))(value)
+
+
+class IUnaryLayer(_OperationLayer):
+    _TYPE, _LABEL = LayerType.UNARY, "Unary"
+    _OPERATORS = _UNARY
 
     def _lower(self, emit: Emitter) -> None:
         emit.last(_UNARY[self.op], self._inputs)
@@ -359,19 +353,9 @@ _ELEMENTWISE = {
 }  # fmt: skip
 
 
-class IElementWiseLayer(ILayer):
+class IElementWiseLayer(_OperationLayer):
     _TYPE, _LABEL = LayerType.ELEMENTWISE, "ElementWise"
-    _op: Optional[ElementWiseOperation] = None
-
-    @property
-    def op(self) -> ElementWiseOperation:
-        if self._op is not None:
-            return self._op
-        return next((operation for operation, op in _ELEMENTWISE.items() if op == self._onnx_op), ElementWiseOperation.SUM)
-
-    @op.setter
-    def op(self, value: ElementWiseOperation) -> None:
-        self._op = ElementWiseOperation(value)
+    _OPERATORS = _ELEMENTWISE
 
     def _lower(self, emit: Emitter) -> None:
         first, second = self._inputs
@@ -423,18 +407,21 @@ class IConcatenationLayer(ILayer):
         emit.last("Concat", self._inputs, axis=int(self.axis))
 
 
-class ISelectLayer(ILayer):
-    _TYPE, _LABEL = LayerType.SELECT, "Select"
+class _OperatorLayer(ILayer):
+    """A layer that is one ONNX operator as it is."""
+
+    _OPERATOR = ""
 
     def _lower(self, emit: Emitter) -> None:
-        emit.last("Where", self._inputs)
+        emit.last(self._OPERATOR, self._inputs)
 
 
-class IShapeLayer(ILayer):
-    _TYPE, _LABEL = LayerType.SHAPE, "Shape"
+class ISelectLayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.SELECT, "Select", "Where"
 
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("Shape", self._inputs)
+
+class IShapeLayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.SHAPE, "Shape", "Shape"
 
 
 class IEinsumLayer(ILayer):
@@ -445,18 +432,12 @@ class IEinsumLayer(ILayer):
         emit.last("Einsum", self._inputs, equation=self.equation)
 
 
-class INonZeroLayer(ILayer):
-    _TYPE, _LABEL = LayerType.NON_ZERO, "NonZero"
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("NonZero", self._inputs)
+class INonZeroLayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.NON_ZERO, "NonZero", "NonZero"
 
 
-class IParametricReLULayer(ILayer):
-    _TYPE, _LABEL = LayerType.PARAMETRIC_RELU, "Parametric Relu"
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("PRelu", self._inputs)
+class IParametricReLULayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.PARAMETRIC_RELU, "Parametric Relu", "PRelu"
 
 
 class ISoftMaxLayer(ILayer):

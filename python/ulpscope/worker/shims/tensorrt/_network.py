@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _layers as layers
 from . import _window_layers as windows
-from ._base import Object, bridge
+from ._base import bridge
 from ._enums import (
     ActivationType,
     DataType,
@@ -28,13 +28,13 @@ from ._enums import (
     type_of_array,
 )
 from ._layers import Emitter, ILayer
-from ._tensor import Dims, ITensor, weights_array
+from ._tensor import Dims, InputsAndOutputs, ITensor, weights_array
 
 _HAND_BUILT_OPSET = 17
 _PLACEHOLDER_ELEMENTS = 4096  # larger constants are not sent when only shapes are asked for
 
 
-class INetworkDefinition(Object):
+class INetworkDefinition(InputsAndOutputs):
     """Layers and tensors. Made by Builder.create_network, filled by OnnxParser or by add_*."""
 
     def __init__(self, flags: int = 0) -> None:
@@ -85,22 +85,8 @@ class INetworkDefinition(Object):
     def num_layers(self) -> int:
         return len(self._layers)
 
-    @property
-    def num_inputs(self) -> int:
-        return len(self._inputs)
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self._outputs)
-
     def get_layer(self, index: int) -> Optional[ILayer]:
         return self._layers[index] if 0 <= index < len(self._layers) else None
-
-    def get_input(self, index: int) -> Optional[ITensor]:
-        return self._inputs[index] if 0 <= index < len(self._inputs) else None
-
-    def get_output(self, index: int) -> Optional[ITensor]:
-        return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
     def __len__(self) -> int:
         return len(self._layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -200,6 +200,27 @@ class ITensor(Object):
 
     def __repr__(self) -> str:
         return f"<tensorrt.ITensor '{self._name}'>"
+
+
+class InputsAndOutputs(Object):
+    """What networks and layers say of the tensors that go in and come out."""
+
+    _inputs: Sequence[Optional[ITensor]]
+    _outputs: Sequence[ITensor]
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._outputs)
+
+    def get_input(self, index: int) -> Optional[ITensor]:
+        return self._inputs[index] if 0 <= index < len(self._inputs) else None
+
+    def get_output(self, index: int) -> Optional[ITensor]:
+        return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
 
 __all__ = ["Dims", "Dims2", "Dims3", "Dims4", "DimsHW", "ITensor", "Permutation", "TensorFormat", "Weights", "volume", "weights_array"]

@@ -20,7 +20,7 @@ from ._enums import (
     ScatterMode,
     TopKOperation,
 )
-from ._layers import Emitter, ILayer, axes_of_mask
+from ._layers import Emitter, ILayer, _OperatorLayer, axes_of_mask
 from ._tensor import Dims, weights_array
 
 
@@ -426,18 +426,12 @@ class IFullyConnectedLayer(ILayer):
         emit.last("Reshape", [product, np.asarray([*leading, int(self.num_output_channels), 1, 1], np.int64)])
 
 
-class ISqueezeLayer(ILayer):
-    _TYPE, _LABEL = LayerType.SQUEEZE, "Squeeze"
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("Squeeze", self._inputs)
+class ISqueezeLayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.SQUEEZE, "Squeeze", "Squeeze"
 
 
-class IUnsqueezeLayer(ILayer):
-    _TYPE, _LABEL = LayerType.UNSQUEEZE, "Unsqueeze"
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("Unsqueeze", self._inputs)
+class IUnsqueezeLayer(_OperatorLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.UNSQUEEZE, "Unsqueeze", "Unsqueeze"
 
 
 __all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer") and name != "ILayer"] + ["spread"]
