@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 
 from .arguments import FilePath, checked
 from .criterion import MetricFunction, PerOutput, make_criterion
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core
 from .worker.answers import expand_answer
 
@@ -354,14 +354,13 @@ class Answer:
         passed. Raises Error(INVALID_ARGUMENT) for a number beyond the trials, and for a point that was not tried."""
         index = trial.index if isinstance(trial, Trial) else trial.trial if isinstance(trial, CurvePoint) else trial
         if index is None:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                "[answer] at: this point of the curve is predicted, and nobody tried its layers; try one with a trial",
+            raise invalid_argument(
+                "[answer] at: this point of the curve is predicted, and nobody tried its layers; try one with a trial"
             )
         count = len(self._values["trials"])
         index = operator.index(index)
         if not -count <= index < count:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[answer] at: expected a trial below {count}, got {index}")
+            raise invalid_argument(f"[answer] at: expected a trial below {count}, got {index}")
         return Answer(self._native.with_trial(index % count), self._judged_by)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, Union
 
 import numpy as np
 
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 
 #: A path of a file.
 FilePath = Union[str, "os.PathLike[str]"]
@@ -155,7 +155,7 @@ def _refuse(where: str, kinds: Sequence[_Kind], value: object) -> NoReturn:
     words = [kind.words for kind in kinds]
     expected = " or ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
     hint = next((f"; try {kind.hint}" for kind in kinds if kind.hint), "")
-    raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}: expected {expected}, got {shown(value)}{hint}")
+    raise invalid_argument(f"[{where}: expected {expected}, got {shown(value)}{hint}")
 
 
 #: What arguments are called elsewhere, also by other functions here.

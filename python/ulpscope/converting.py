@@ -16,7 +16,7 @@ from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_in, samples_of
-from .errors import Error, ErrorCode
+from .errors import Error, ErrorCode, invalid_argument
 from .native import _core, assign
 from .progress import Report, Watcher, watched
 
@@ -122,10 +122,9 @@ def convert(
         options = answer._native.model_options()
         options.cost_model = False
         if weight_scales is not None or mx_scale_rule != "ceil" or calibration_inputs is not None:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 "[convert] weight_scales, mx_scale_rule, calibration_inputs: expected none of them with an answer, "
-                "which has its own; try a search with them",
+                "which has its own; try a search with them"
             )
     else:
         options = _core.ModelOptions()

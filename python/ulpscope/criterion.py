@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core
 
 #: metric(golden, candidate) over the outputs of one sample, {name: array}: a number, or one per output. Lower is better,
@@ -59,22 +59,16 @@ def make_criterion(
         return criterion
     if threshold is None and not tolerances:
         if isinstance(metric, str) and ".py" not in metric and metric not in METRICS:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[criterion] metric: expected one of {', '.join(METRICS)}, got {metric!r}",
-            )
+            raise invalid_argument(f"[criterion] metric: expected one of {', '.join(METRICS)}, got {metric!r}")
         if metric != USUAL_METRIC:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                "[criterion] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both",
+            raise invalid_argument(
+                "[criterion] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both"
             )
         return None
     criterion = _core.Criterion()
     if tolerances:
         if threshold is not None:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT, "[criterion] expected a threshold for the metric, or rtol and atol, got both"
-            )
+            raise invalid_argument("[criterion] expected a threshold for the metric, or rtol and atol, got both")
         criterion.set_tolerances(_per_output(rtol), _per_output(atol))
         return criterion
     criterion.set_threshold(_per_output(threshold))

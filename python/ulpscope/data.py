@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arguments import FilePath, Names, is_text, shown
-from .errors import Error, ErrorCode
+from .errors import Error, ErrorCode, invalid_argument
 from .native import _core
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def names_of(value: Names, what: str) -> list[str]:
     names = [value] if isinstance(value, str) else list(value)
     for name in names:
         if not is_text(name):
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected a name, or several, got {shown(name)}")
+            raise invalid_argument(f"[{what}] expected a name, or several, got {shown(name)}")
     return names
 
 
@@ -116,7 +116,7 @@ def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Array
 
 def _some(samples: Iterable[Arrays], what: str) -> list[Arrays]:
     if not (result := list(samples)):
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected at least one sample, got none")
+        raise invalid_argument(f"[{what}] expected at least one sample, got none")
     return result
 
 
@@ -157,19 +157,17 @@ def _named(sample: Arrays, specs: list[_core.Spec], what: str) -> Arrays:
     unknown = [name for name in sample if name not in names]
     if missing and unknown:
         near = difflib.get_close_matches(missing[0], unknown, 1, 0.3)
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
+        raise invalid_argument(
             f"[{what}] expected a sample with the inputs {names}, got {list(sample)}"
-            + (f"; try {missing[0]!r} in place of {near[0]!r}" if near else ""),
+            + (f"; try {missing[0]!r} in place of {near[0]!r}" if near else "")
         )
     return sample
 
 
 def _arrays(sample: object, what: str) -> Arrays:
     if not isinstance(sample, Mapping):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[{what}] expected a dictionary of arrays by name per sample, got {type(sample).__name__}",
+        raise invalid_argument(
+            f"[{what}] expected a dictionary of arrays by name per sample, got {type(sample).__name__}"
         )
     return _numbers(sample, what)
 
@@ -180,7 +178,7 @@ def _numbers(arrays: Mapping[Any, Any], what: str) -> Arrays:
         try:
             result[str(name)] = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] '{name}': expected an array, got {shown(array)}: {error}") from error
+            raise invalid_argument(f"[{what}] '{name}': expected an array, got {shown(array)}: {error}") from error
     return result
 
 
@@ -217,10 +215,9 @@ def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays
         raise Error(ErrorCode.INVALID_FILE, f"[{what}] '{path}': {error}") from error
     if isinstance(arrays, np.ndarray):
         if len(specs) != 1:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 f"[{what}] '{path}': expected arrays for {', '.join(repr(spec[0]) for spec in specs)}, got one without a "
-                "name; try an .npz file",
+                "name; try an .npz file"
             )
         arrays = {specs[0][0]: arrays}
     yield from _unstacked(arrays, specs, f"{what}] '{path}'" if path else what)
@@ -246,9 +243,8 @@ def _unstacked(arrays: Arrays, specs: list[_core.Spec], what: str) -> Iterator[A
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} of '{name}'" for name, count in counts.items())
         where = what if what.endswith("'") else what + "]"
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"[{where}: expected as many samples of every input, got {listed}; try a list of "
-            "dictionaries"
-        )  # fmt: skip
+        raise invalid_argument(
+            f"[{where}: expected as many samples of every input, got {listed}; try a list of dictionaries"
+        )
     for values in zip(*parts.values()):
         yield dict(zip(parts, values))

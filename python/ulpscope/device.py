@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, Iterable, Mapping, Optional
 
 from .arguments import shown
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core
 
 #: An output on the engine's device: `numpy()` copies it, and `from_dlpack` of other libraries takes it as it is.
@@ -43,10 +43,9 @@ def stream_of(stream: Any, tensors: Iterable[Any], where: str) -> int:
     if stream is not None:
         handle = _handle(stream)
         if handle is None:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 f"[run] {where}stream: expected a stream of torch or CuPy, one with __cuda_stream__, or its handle, "
-                f"got {shown(stream)}",
+                f"got {shown(stream)}"
             )
         return handle
     for tensor in tensors:

@@ -11,7 +11,7 @@ from .arguments import FilePath, checked, shown
 from .calibration import Calibration
 from .data import Source, precisions_of
 from .device import BoundRun, is_dlpack, is_on_device, stream_of
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core, assign
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ def _array(value: Any, spec: TensorSpec, where: str) -> np.ndarray[Any, Any]:
             return np.asarray(value, dtype=spec.dtype)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise Error(
-        ErrorCode.INVALID_ARGUMENT,
-        f"[run] {where}input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}",
+    raise invalid_argument(
+        f"[run] {where}input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}"
     )
 
 
@@ -112,10 +111,9 @@ class Engine:
         self._where = "" if source.path is None else f"{source.path}: "  # In front of messages.
         if answer is not None:
             if any(each is not None for each in (precision, layer_precisions, calibration, fusion, accumulation)):
-                raise Error(
-                    ErrorCode.INVALID_ARGUMENT,
+                raise invalid_argument(
                     "[engine] answer: it says the precisions, layers, scales, fusion and accumulation; "
-                    "expected no others beside it",
+                    "expected no others beside it"
                 )
             from .answer import as_answer
 
@@ -220,9 +218,8 @@ class Engine:
         if isinstance(outputs, Mapping):
             return BoundRun(self._engine, named, self._tensors(outputs), stream, self._where).run(stream)
         if not isinstance(outputs, str) or outputs not in ("host", "device"):
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[run] {self._where}outputs: expected 'host', 'device' or tensors by name, got {shown(outputs)}",
+            raise invalid_argument(
+                f"[run] {self._where}outputs: expected 'host', 'device' or tensors by name, got {shown(outputs)}"
             )
         results = _core.run_on_device(self._engine, named, stream_of(stream, named.values(), self._where))
         ordered = {spec.name: results[spec.name] for spec in self._outputs}
@@ -238,28 +235,21 @@ class Engine:
 
     def _named(self, inputs: Any, values: List[Any]) -> Dict[str, Any]:
         if len(values) != len(self._inputs):
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[run] {self._where}expected {len(self._inputs)} inputs, got {len(values)}",
-            )
+            raise invalid_argument(f"[run] {self._where}expected {len(self._inputs)} inputs, got {len(values)}")
         typed = {spec.name: _typed(value, spec, self._where) for spec, value in zip(self._inputs, values)}
         return {**typed, **self._given(inputs)}
 
     def _tensors(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(outputs, Mapping):
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[run] {self._where}outputs: expected tensors by name, got {shown(outputs)}",
-            )
+            raise invalid_argument(f"[run] {self._where}outputs: expected tensors by name, got {shown(outputs)}")
         for name, tensor in outputs.items():
             if not hasattr(tensor, "__dlpack__"):
-                raise Error(
-                    ErrorCode.INVALID_ARGUMENT,
-                    f"[run] {self._where}output '{name}': expected a tensor with __dlpack__, got {shown(tensor)}",
+                raise invalid_argument(
+                    f"[run] {self._where}output '{name}': expected a tensor with __dlpack__, got {shown(tensor)}"
                 )
         if not outputs:
             names = ", ".join(repr(spec.name) for spec in self._outputs)
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[run] {self._where}outputs: expected {names}, got none")
+            raise invalid_argument(f"[run] {self._where}outputs: expected {names}, got none")
         return outputs
 
     @checked
@@ -273,17 +263,15 @@ class Engine:
         if not isinstance(inputs, Mapping):
             if not isinstance(inputs, Iterable) or isinstance(inputs, (str, bytes, np.ndarray)):
                 example = ", ".join(f"{name!r}: array" for name in names)
-                raise Error(
-                    ErrorCode.INVALID_ARGUMENT,
+                raise invalid_argument(
                     f"[run] {self._where}inputs: expected arrays by name, or in the model's order, got "
-                    f"{shown(inputs)}; try {{{example}}}",
+                    f"{shown(inputs)}; try {{{example}}}"
                 )
             return list(inputs)
         if set(names) != set(inputs) - {spec.name for spec in self._defaults}:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 f"[run] {self._where}inputs: expected {', '.join(map(repr, names))}, "
-                f"got {', '.join(map(repr, inputs)) or 'none'}",
+                f"got {', '.join(map(repr, inputs)) or 'none'}"
             )
         return [inputs[name] for name in names]
 

@@ -30,5 +30,9 @@ class Error(RuntimeError):
         return type(self), (self.code, *self.args)
 
 
+def invalid_argument(message: str) -> Error:
+    return Error(ErrorCode.INVALID_ARGUMENT, message)
+
+
 class InternalError(AssertionError):
     """A defect of ulpscope itself. Unrelated to Error on purpose."""

@@ -10,7 +10,7 @@ from .arguments import FilePath, Names, checked, is_text, shown
 from .calibration import WORTH_A_WARNING, Calibration, calibrate, calibrator_for, warn_of_error
 from .converting import ConvertReport, convert
 from .data import Data, Source, names_of, samples_of
-from .errors import Error, ErrorCode
+from .errors import Error, ErrorCode, invalid_argument
 from .native import _core
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def quantize(
     """
     model = _one_of("onnx_path", onnx_path, "model_input", model_input)
     if model is None:
-        raise Error(ErrorCode.INVALID_ARGUMENT, "[quantize] expected a model as onnx_path or model_input, got none")
+        raise invalid_argument("[quantize] expected a model as onnx_path or model_input, got none")
     data = _one_of("calibration_data", calibration_data, "calibration_data_reader", calibration_data_reader)
     method = _one_of("calibration_method", calibration_method, "calibrate_method", calibrate_method)
     out = _one_of("output_path", output_path, "model_output", model_output)
@@ -80,17 +80,15 @@ def quantize(
         raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected {expected}, got {quantize_mode!r}")
     higher = _HIGHER.get(high_precision_dtype)
     if higher is None:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got {high_precision_dtype!r}",
+        raise invalid_argument(
+            f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got {high_precision_dtype!r}"
         )
     samples = None if data is None else _list_of(data, model)
     usual = calibrator_for([quantize_mode])
     name = usual or "max" if method is None else getattr(method, "name", method)
     if not is_text(name):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[quantize] calibration_method, calibrate_method: expected the name of a calibrator, got {shown(method)}",
+        raise invalid_argument(
+            f"[quantize] calibration_method, calibrate_method: expected the name of a calibrator, got {shown(method)}"
         )
     calibration = None if usual is None else _calibration(model, samples, name, calibration_cache_path, threads)
     chosen = _names(op_types_to_quantize=op_types_to_quantize, nodes_to_quantize=nodes_to_quantize)
@@ -135,7 +133,7 @@ def _names(**given: Optional[Names]) -> list[str]:
 
 def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
     if value is not None and other is not None:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[quantize] {name} and {other_name} mean the same; expected one of them")
+        raise invalid_argument(f"[quantize] {name} and {other_name} mean the same; expected one of them")
     return value if value is not None else other
 
 
@@ -151,9 +149,7 @@ def _calibration(
     if samples is None:
         if Source(model).load(_core.ModelOptions()).brings_scales():
             return None
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, "[quantize] expected calibration_data (or calibration_data_reader), got none"
-        )
+        raise invalid_argument("[quantize] expected calibration_data (or calibration_data_reader), got none")
     result = calibrate(model, samples, method, threads=threads, progress=False, measure=False)
     if cache is not None:
         result.save(cache)

@@ -13,7 +13,7 @@ from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, path_of, precisions_of, samples_of
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core, assign
 from .progress import Report, Watcher, watched
 
@@ -187,9 +187,7 @@ def _checked_bits(bits: Optional[float]) -> float:
     if bits is None:
         return 0.0
     if not 0 < bits < math.inf:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"[search] bits: expected a number of bits per weight above 0, got {bits}"
-        )
+        raise invalid_argument(f"[search] bits: expected a number of bits per weight above 0, got {bits}")
     return bits
 
 
@@ -201,7 +199,7 @@ def _checked_margin(margin: Optional[float]) -> float:
     if margin is None:
         return 0
     if not 0 < margin <= 1:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] margin: expected above 0 and at most 1, got {margin!r}")
+        raise invalid_argument(f"[search] margin: expected above 0 and at most 1, got {margin!r}")
     return margin
 
 

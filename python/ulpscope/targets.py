@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
 from .data import Data, Source, precisions_of, samples_of
-from .errors import Error, ErrorCode
+from .errors import invalid_argument
 from .native import _core, assign
 from .progress import Watcher, watched
 
@@ -49,7 +49,7 @@ def measure_target(
     """
     file = os.fspath(path)
     if (model is None) != (data is None):
-        raise Error(ErrorCode.INVALID_ARGUMENT, "[target] expected a model and data, or none of both, got one of them")
+        raise invalid_argument("[target] expected a model and data, or none of both, got one of them")
     with watched(progress) as report:
         if model is None or data is None:
             _core.measure_target(file, None, None, backend, threads, report)

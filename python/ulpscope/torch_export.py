@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from .arguments import checked, shown
-from .errors import Error, ErrorCode
+from .errors import Error, ErrorCode, invalid_argument
 
 if TYPE_CHECKING:
     import onnx
@@ -51,9 +51,7 @@ def from_torch(
     except ImportError as error:
         raise _missing("onnx", "onnx") from error
     if not isinstance(module, torch.nn.Module):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"[from_torch] module: expected a torch.nn.Module, got {shown(module)}"
-        )
+        raise invalid_argument(f"[from_torch] module: expected a torch.nn.Module, got {shown(module)}")
     options: dict[str, Any] = {
         "kwargs": dict(kwargs) if kwargs else None,
         "input_names": list(input_names) if input_names is not None else None,
@@ -91,9 +89,8 @@ def _run(torch: Any, module: Any, args: tuple[Any, ...], kwargs: Optional[Mappin
         with torch.no_grad():
             module(*args, **(kwargs or {}))
     except Exception as error:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[from_torch] args: expected what the module takes, got {type(error).__name__}: {error}",
+        raise invalid_argument(
+            f"[from_torch] args: expected what the module takes, got {type(error).__name__}: {error}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from .answer import Answer, Judgement, OutputError, as_answer
 from .arguments import FilePath, checked
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_in, samples_of
-from .errors import Error, ErrorCode
+from .errors import Error, ErrorCode, invalid_argument
 from .native import _core, assign
 from .progress import Watcher, watched
 
@@ -82,7 +82,7 @@ def verify(
     (True, True, ['y'])
     """
     if runner not in _RUNNERS:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got {runner!r}")
+        raise invalid_argument(f"[verify] runner: expected {', '.join(_RUNNERS)}, got {runner!r}")
     answer = as_answer(answer)
     options = answer._native.model_options()
     assign(options, threads=threads, memory_limit=memory_limit)
@@ -133,10 +133,9 @@ def verify(
 def _samples_of_search(answer: Answer, model: _core.Model) -> list[Arrays]:
     samples = samples_in(answer._native.inputs, model)
     if samples is None:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
+        raise invalid_argument(
             "[verify] data: expected samples, since the answer names no files of inputs that are there; "
-            "try data=[{'INPUT': array}]",
+            "try data=[{'INPUT': array}]"
         )
     _LOG.warning(
         "[verify] The inputs are those of the search, since none were given: they say nothing about other data; "

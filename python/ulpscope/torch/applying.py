@@ -11,7 +11,7 @@ from typing import Any
 from ..answer import Answer, Judgement, as_answer
 from ..arguments import shown
 from ..data import Arrays, Source
-from ..errors import Error, ErrorCode
+from ..errors import Error, ErrorCode, invalid_argument
 from ..native import _core
 from .calls import Call, arrays_of, calls_of
 from .casting import cast_modules
@@ -62,7 +62,7 @@ def applied(module: Any) -> Applied:
     """What `apply` did to a copy. Raises Error(INVALID_ARGUMENT) for another module."""
     record = getattr(module, _RECORD, None)
     if not isinstance(record, Applied):
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[applied] module: expected what apply returned, got {shown(module)}")
+        raise invalid_argument(f"[applied] module: expected what apply returned, got {shown(module)}")
     return record
 
 
@@ -96,9 +96,8 @@ def apply(module: Any, answer: Any, samples: Any = None) -> Any:
     if isinstance(answer, ModuleAnswer) and samples is None:
         calls = answer._calls
     elif samples is None:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            "[apply] samples: expected some with an answer that has none of its own, got None; try those of the search",
+        raise invalid_argument(
+            "[apply] samples: expected some with an answer that has none of its own, got None; try those of the search"
         )
     else:
         calls = calls_of(samples, "apply")
@@ -131,9 +130,8 @@ class _Application:
         there = {name for name, _ in self._exact_module.named_modules(remove_duplicate=False)}
         missing = [name for name in self._plan.precisions if name not in there]
         if missing:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[apply] module: expected the module of the search, got one without '{missing[0]}'; try another one",
+            raise invalid_argument(
+                f"[apply] module: expected the module of the search, got one without '{missing[0]}'; try another one"
             )
 
     def _exact_outputs(self) -> list[Arrays]:

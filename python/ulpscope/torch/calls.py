@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..arguments import shown
 from ..data import Arrays
-from ..errors import Error, ErrorCode
+from ..errors import invalid_argument
 from .packages import torch_package
 
 
@@ -26,10 +26,7 @@ def calls_of(samples: Any, where: str) -> list[Call]:
     """
     torch = torch_package(where)
     if isinstance(samples, (torch.Tensor, str, bytes, Mapping)) or not isinstance(samples, Iterable):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[{where}] samples: expected a list of samples, got {shown(samples)}; try [sample]",
-        )
+        raise invalid_argument(f"[{where}] samples: expected a list of samples, got {shown(samples)}; try [sample]")
     calls = []
     for i, sample in enumerate(samples):
         if isinstance(sample, torch.Tensor):
@@ -39,13 +36,12 @@ def calls_of(samples: Any, where: str) -> list[Call]:
         elif isinstance(sample, Sequence) and not isinstance(sample, (str, bytes)):
             calls.append(Call(tuple(sample), {}))
         else:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 f"[{where}] samples: expected a tensor, a tuple of arguments or a dictionary of them per sample, "
-                f"got {shown(sample)} as sample {i}",
+                f"got {shown(sample)} as sample {i}"
             )
     if not calls:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}] samples: expected at least one sample, got none")
+        raise invalid_argument(f"[{where}] samples: expected at least one sample, got none")
     return calls
 
 
@@ -57,9 +53,8 @@ def arguments_of(module: Any, call: Call, where: str) -> dict[str, Any]:
     try:
         bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs)
     except TypeError as error:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[{where}] samples: forward of {type(module).__name__} does not take one: {error}",
+        raise invalid_argument(
+            f"[{where}] samples: forward of {type(module).__name__} does not take one: {error}"
         ) from error
     return dict(bound.arguments)
 
@@ -85,10 +80,9 @@ def arrays_of(module: Any, call: Call, names: Sequence[str], where: str) -> Arra
     """
     tensors = list(tensors_in(arguments_of(module, call, where)))
     if len(tensors) != len(names):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
+        raise invalid_argument(
             f"[{where}] samples: expected {len(names)} tensors ({', '.join(names)}) as in the first sample, got "
-            f"{len(tensors)}",
+            f"{len(tensors)}"
         )
     return {name: array_of(tensor) for name, tensor in zip(names, tensors)}
 

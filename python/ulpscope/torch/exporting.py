@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import shown
-from ..errors import Error, ErrorCode
+from ..errors import Error, ErrorCode, invalid_argument
 from ..torch_export import from_torch
 from .calls import Call, arguments_of, calls_of, on_device_of, tensors_in
 from .graph import keep_scopes, name_after_modules
@@ -46,13 +46,12 @@ def checked_module(module: Any, where: str) -> None:
     onnx_package(where)
     check_exporter(where)
     if not isinstance(module, torch.nn.Module):
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}] module: expected a torch.nn.Module, got {shown(module)}")
+        raise invalid_argument(f"[{where}] module: expected a torch.nn.Module, got {shown(module)}")
     training = [name for name, inner in module.named_modules() if inner.training]
     if training:
         which = "all of it" if not training[0] else f"'{training[0]}'"
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[{where}] module: expected evaluation mode, got {which} in training mode; try module.eval()",
+        raise invalid_argument(
+            f"[{where}] module: expected evaluation mode, got {which} in training mode; try module.eval()"
         )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
@@ -101,17 +100,15 @@ def _open_sizes(module: Any, calls: list[Call]) -> dict[str, Any] | None:
     if all(each == shapes[0] for each in shapes):
         return None
     if any(len(each) != len(shapes[0]) for each in shapes):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[export] samples: expected as many tensors in each, got {sorted({len(each) for each in shapes})}",
+        raise invalid_argument(
+            f"[export] samples: expected as many tensors in each, got {sorted({len(each) for each in shapes})}"
         )
     specs = []
     for tensor, of_all in enumerate(zip(*shapes)):
         if len({len(shape) for shape in of_all}) > 1:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 f"[export] samples: expected as many dimensions in every sample, got {sorted(set(of_all))} for tensor "
-                f"{tensor}",
+                f"{tensor}"
             )
         sizes = enumerate(zip(*of_all))
         specs.append({axis: torch.export.Dim.AUTO for axis, values in sizes if len(set(values)) > 1} or None)

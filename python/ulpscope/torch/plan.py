@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..errors import Error, ErrorCode
+from ..errors import Error, ErrorCode, invalid_argument
 from .graph import MOVEMENT, Graph
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def check_nodes(graph: Graph, names: Iterable[str]) -> None:
     """Raises Error(INVALID_ARGUMENT) where the model does not have them all."""
     unknown = [name for name in names if name not in graph.nodes and _TRANSIENT not in name]
     if unknown:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
+        raise invalid_argument(
             f"[apply] answer: expected layers of this module, got '{unknown[0]}'"
             + (f" and {len(unknown) - 1} more" if unknown[1:] else "")
-            + "; try the module and the samples of the search",
+            + "; try the module and the samples of the search"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data import Arrays
-from ..errors import Error, ErrorCode
+from ..errors import invalid_argument
 from .calls import Call, array_of, on_device_of, tensors_in
 from .packages import torch_package
 
@@ -39,10 +39,8 @@ def outputs_of(module: Any, calls: Sequence[Call], names: Sequence[str]) -> list
                 raise ForwardFailed(stack[-1] if stack else "", error) from error
             tensors = list(tensors_in(returned))
             if len(tensors) != len(names):
-                raise Error(
-                    ErrorCode.INVALID_ARGUMENT,
-                    f"[apply] module: expected {len(names)} tensors as results ({', '.join(names)}), "
-                    f"got {len(tensors)}",
+                raise invalid_argument(
+                    f"[apply] module: expected {len(names)} tensors as results ({', '.join(names)}), got {len(tensors)}"
                 )
             results.append({name: array_of(tensor) for name, tensor in zip(names, tensors)})
     return results
