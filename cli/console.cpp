@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -100,8 +101,8 @@ void install_console(const ConsoleOptions& options) {
       if (options.file->has_parent_path()) std::filesystem::create_directories(options.file->parent_path(), ignored);
       out.file.reset(std::fopen(options.file->c_str(), "w"));
       if (!out.file)
-        throw Error(ErrorCode::kIo, fmt::format("[options] --log-file: cannot write to '{}': {}; try another path",
-                                                options.file->string(), std::strerror(errno)));
+        throw error_of(ErrorCode::kIo, "[options] --log-file: cannot write to '{}': {}; try another path",
+                       options.file->string(), std::strerror(errno));
     }
   }
   set_log_sink(write_message);

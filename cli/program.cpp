@@ -18,6 +18,7 @@
 #include "commit.h"
 #include "compare/results.h"
 #include "console.h"
+#include "core/messages.h"
 #include "graph/name_match.h"
 #include "interrupt.h"
 #include "tools/tool.h"
@@ -157,12 +158,12 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
     std::set<const Option*> warned;
     for (const auto& [option, values] : parsed.occurrences)
       if (option->support == Support::kIgnored && warned.insert(option).second)
-        log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
+        log_warning("[options] {} has no effect: {}", option->names[0], option->instead);
     if (tool.announces()) log(kStartLevel, "RUNNING | Command: " + command);
     int status = guarded(tool.failure_status(), [&] {
       for (const auto& [option, values] : parsed.occurrences)
         if (option->support == Support::kRefused)
-          throw Error(ErrorCode::kUnsupported, fmt::format("[options] {}: {}", option->names[0], option->instead));
+          throw unsupported("[options] {}: {}", option->names[0], option->instead);
       for (const auto& [option, values] : parsed.occurrences)
         if (option->check) option->check(option->names[0], values);
       return tool.run();

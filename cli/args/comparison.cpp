@@ -1,12 +1,10 @@
 #include "args/comparison.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 
@@ -104,10 +102,10 @@ void ComparisonArgs::warn_of_unused() const {
     if (std::ranges::find_first_of(functions, chosen) != functions.end()) return;
     for (const auto& [given, option] : options)
       if (given)
-        log_warning(fmt::format(
-            "Option: {} is only valid for comparison function(s): ['{}']. The selected comparison functions "
-            "are: ['{}'], so this option will be ignored.",
-            option, fmt::join(functions, "', '"), fmt::join(chosen, "', '")));
+        log_warning(
+            "Option: {} is only valid for comparison function(s): ['{}']. The selected comparison functions are: "
+            "['{}'], so this option will be ignored.",
+            option, fmt::join(functions, "', '"), fmt::join(chosen, "', '"));
   };
   belongs({{!rtol.empty(), "--rtol/--rel-tol"},
            {!atol.empty(), "--atol/--abs-tol"},
@@ -132,7 +130,7 @@ void ComparisonArgs::check() const {
   warn_of_unused();
   if (!check_average) return;
   const auto refuse = [](const char* why, const char* short_form) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {}: {}", short_form, why));
+    throw invalid_argument("[options] {}: {}", short_form, why);
   };
   if (fail_fast)
     refuse("it needs every iteration, so --fail-fast does not go with it; try without one of them",
@@ -168,8 +166,7 @@ CompareOptions ComparisonArgs::options() const {
   override_values(result.error_quantile, parse_numbers("--error-quantile", error_quantile));
   for (const auto& [name, quantile] : result.error_quantile.entries())
     if (!(quantile >= 0 && quantile <= 1))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --error-quantile: expected a number from 0 to 1, got {}", quantile));
+      throw invalid_argument("[options] --error-quantile: expected a number from 0 to 1, got {}", quantile);
   override_values(result.index_tolerance, parse_integers("--index-tolerance", index_tolerance));
   override_values(result.l2_tolerance, parse_numbers("--l2-threshold", l2_threshold));
   override_values(result.cosine_similarity_threshold,

@@ -1,8 +1,6 @@
 #include "args/data_loader.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 void DataLoaderArgs::declare(OptionTable& table) {
@@ -34,7 +32,7 @@ void DataLoaderArgs::declare(OptionTable& table) {
 void DataLoaderArgs::warn_of_unused() const {
   if (generates()) return;
   const auto warn = [](bool given, const char* option) {
-    if (given) log_warning(fmt::format("[options] {} has no effect: the inputs are loaded, not generated", option));
+    if (given) log_warning("[options] {} has no effect: the inputs are loaded, not generated", option);
   };
   warn(seed.has_value(), "--seed");
   warn(!val_range.empty(), "--val-range");

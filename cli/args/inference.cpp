@@ -1,9 +1,6 @@
 #include "args/inference.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 
@@ -24,8 +21,7 @@ std::chrono::milliseconds PythonLimitArgs::description_limit() const {
 
 void PythonLimitArgs::check() const {
   if (time_limit && !(*time_limit >= 0 && *time_limit < 1e9))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --python-time-limit: expected seconds, got {}", *time_limit));
+    throw invalid_argument("[options] --python-time-limit: expected seconds, got {}", *time_limit);
 }
 
 void InferenceArgs::declare(OptionTable& table) {
@@ -56,8 +52,7 @@ void InferenceArgs::check() const {
   if (postprocess_script && !postprocess.empty())
     log_warning(
         "Argument: '--postprocess/--postprocess-func' will be ignored since '--postprocess-func-script' was provided.");
-  if (warm_up && *warm_up < 0)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --warm-up: expected 0 or more, got {}", *warm_up));
+  if (warm_up && *warm_up < 0) throw invalid_argument("[options] --warm-up: expected 0 or more, got {}", *warm_up);
 }
 
 }  // namespace ulpscope::cli

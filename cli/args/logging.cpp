@@ -6,7 +6,7 @@
 
 #include "compare/name_values.h"
 #include "console.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -19,8 +19,7 @@ LogLevel level_from_name(std::string name) {
     if (known.name == name) return known.level;
   std::string known;
   for (const NamedLevel& level : kLogLevels) known += fmt::format(" {}", level.name);
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] --verbosity: expected one of{}, got '{}'", known, name));
+  throw invalid_argument("[options] --verbosity: expected one of{}, got '{}'", known, name);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "args/value_checks.h"
 #include "compare/name_values.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -54,32 +55,30 @@ ModelType ModelArgs::type() const {
   if (name == "engine") return ModelType::kEngine;
   if (name == "trt-network-script") {
     if (extension != ".py")
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[model] '{}': expected a network script with the extension .py", *model));
+      throw invalid_argument("[model] '{}': expected a network script with the extension .py", *model);
     return ModelType::kNetworkScript;
   }
   if (name.empty())
-    throw Error(ErrorCode::kUnsupported, fmt::format("[model] could not determine the type of '{}' from its extension; "
-                                                     "try --model-type onnx, engine or trt-network-script",
-                                                     *model));
-  throw Error(ErrorCode::kUnsupported, fmt::format("[model] '{}': models of type {} are not read; "
-                                                   "try converting it to ONNX first",
-                                                   *model, name));
+    throw unsupported(
+        "[model] could not determine the type of '{}' from its extension; try --model-type onnx, engine or "
+        "trt-network-script",
+        *model);
+  throw unsupported("[model] '{}': models of type {} are not read; try converting it to ONNX first", *model, name);
 }
 
 void ModelArgs::check_exists() const {
   std::error_code ignored;
   const std::filesystem::path file = path();
   if (!std::filesystem::exists(file, ignored))
-    throw Error(ErrorCode::kNotFound, fmt::format("[model] '{}': no such file; the model is the first argument, "
-                                                  "relative to the working directory",
-                                                  file.string()));
+    throw error_of(ErrorCode::kNotFound,
+                   "[model] '{}': no such file; the model is the first argument, relative to the working directory",
+                   file.string());
 }
 
 void ModelArgs::check_not_replaced(const std::string& option, const std::string& output) const {
   std::error_code ignored;
   const auto refuse = [&](bool wrong, const char* why) {
-    if (wrong) throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {} {}: {}", option, output, why));
+    if (wrong) throw invalid_argument("[options] {} {}: {}", option, output, why);
   };
   refuse(std::filesystem::equivalent(path(), output, ignored), "expected another file than the model");
   refuse(std::filesystem::is_directory(output, ignored), "expected a file, got a folder");

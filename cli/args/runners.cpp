@@ -1,8 +1,6 @@
 #include "args/runners.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 
@@ -33,9 +31,9 @@ OnnxRuntimeOptions OnnxrtArgs::options(const OnnxLoadArgs& load, int threads) co
   options.threads = threads;
   if (optimization_level) {
     if (!optimization_level->starts_with("ORT_"))
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --graph-optimization-level: expected "
-                                                           "ORT_DISABLE_ALL or ORT_ENABLE_ALL, got '{}'",
-                                                           *optimization_level));
+      throw invalid_argument(
+          "[options] --graph-optimization-level: expected ORT_DISABLE_ALL or ORT_ENABLE_ALL, got '{}'",
+          *optimization_level);
     options.optimize = *optimization_level != "ORT_DISABLE_ALL";
   }
   if (load.external_data_dir) options.external_data_dir = *load.external_data_dir;

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/messages.h"
 #include "core/text.h"
 #include "graph/layer_form.h"
 #include "precision/objective.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -109,23 +109,20 @@ SearchOptions SearchArgs::options() const {
   SearchOptions options;
   if (objective) options.objective = objective_named(*objective).value_or(options.objective);
   if (margin && !(*margin > 0 && *margin <= 1))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", *margin));
+    throw invalid_argument("[options] --margin: expected a number above 0 and at most 1, got {}", *margin);
   if (bits && !(*bits > 0))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --bits: expected a number of bits per weight above 0, got {}", *bits));
+    throw invalid_argument("[options] --bits: expected a number of bits per weight above 0, got {}", *bits);
   if (bits && objective && *objective != name_of(Objective::kError))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --bits and --objective {} contradict each other: a budget is for the least "
-                            "error; try one of them alone",
-                            *objective));
+    throw invalid_argument(
+        "[options] --bits and --objective {} contradict each other: a budget is for the least error; try one of them "
+        "alone",
+        *objective);
   options.bits = bits.value_or(0);
   if (bits) options.objective = Objective::kError;
   options.margin = margin.value_or(0);
   options.shrink = shrink;
   if (shrink && objective == name_of(Objective::kFastest))
-    throw Error(
-        ErrorCode::kInvalidArgument,
+    throw invalid_argument(
         "[options] --shrink and --objective fastest contradict each other: fewer layers need not be faster; try "
         "--objective smallest or cheapest");
   if (shrink && !objective && !bits) options.objective = Objective::kSmallest;
@@ -134,16 +131,13 @@ SearchOptions SearchArgs::options() const {
   options.lower = lower;
   options.max_trials = max_trials.value_or(0);
   if (max_trials && *max_trials < 1)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --max-trials: expected 1 or more, got {}", *max_trials));
+    throw invalid_argument("[options] --max-trials: expected 1 or more, got {}", *max_trials);
   if (time_limit) options.time_limit = parse_duration("--time-limit", *time_limit);
   options.ray = ray.value_or("");
   options.ray_workers = ray_workers.value_or(0);
-  if (ray && ray->empty())
-    throw Error(ErrorCode::kInvalidArgument, "[options] --ray: expected auto, HOST:PORT or local, got nothing");
+  if (ray && ray->empty()) throw invalid_argument("[options] --ray: expected auto, HOST:PORT or local, got nothing");
   if (ray_workers && (*ray_workers < 1 || !ray))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --ray-workers: expected 1 or more, with --ray, got {}", *ray_workers));
+    throw invalid_argument("[options] --ray-workers: expected 1 or more, with --ray, got {}", *ray_workers);
   if (!ladder.empty()) {
     options.ladder.clear();
     for (const std::string& name : ladder) {
@@ -182,8 +176,7 @@ double parse_duration(std::string_view option, const std::string& text) {
   const std::string suffix = lower_case(end);
   for (const auto& [unit, factor] : kUnits)
     if (suffix == unit && end != text.c_str() && std::isfinite(number) && number > 0) return number * factor;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] {}: expected a time such as 30s, 2m or 1h, got '{}'", option, text));
+  throw invalid_argument("[options] {}: expected a time such as 30s, 2m or 1h, got '{}'", option, text);
 }
 
 }  // namespace ulpscope::cli

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "compare/name_values.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/option_names.h"
 #include "engine/tactics.h"
@@ -268,19 +269,16 @@ PrecisionSet TrtConfigArgs::precisions() const {
     result.set(
         precision_from_name(name, "[options] --formats", [](const LayerForm& form) { return !form.is_float(); }));
   if (weights_only && !result.has_elements())
-    throw Error(
-        ErrorCode::kInvalidArgument,
+    throw invalid_argument(
         "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
         "--mxfp8 or --mxfp4");
   if (!block_size) return with_smaller_blocks(result);
   if (!result.has(Precision::kINT4))
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --block-size: expected --int4 beside it; the other formats have blocks of a fixed size");
+    throw invalid_argument(
+        "[options] --block-size: expected --int4 beside it; the other formats have blocks of a fixed size");
   result.set(Precision::kINT4, false);
   const std::optional<Precision> chosen = int4_in_blocks(*block_size);
-  if (!chosen)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --block-size: expected 128, 64 or 32, got {}", *block_size));
+  if (!chosen) throw invalid_argument("[options] --block-size: expected 128, 64 or 32, got {}", *block_size);
   if (*block_size == 32)
     log_once(LogLevel::kWarning,
              "[options] --block-size 32: TensorRT has int4 blocks of 64 and 128; ONNX Runtime runs these");
@@ -294,10 +292,8 @@ void TrtConfigArgs::refuse_lacking_formats(const BuildOptions& options) const {
   const Target chosen = find_target(*target);
   for (const Precision p : options.enabled.members())
     if (!is_float(p) && !chosen.has(p))
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
-                      *target, chosen.name, name_of(p), form_of(p).flag()));
+      throw invalid_argument("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
+                             *target, chosen.name, name_of(p), form_of(p).flag());
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
@@ -312,8 +308,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.strongly_typed = strongly_typed;
   if (mx_scale_rule) {
     if (!have_mx_scales(options.enabled) && !strongly_typed && !config_script && !config_postprocess_script)
-      throw Error(
-          ErrorCode::kInvalidArgument,
+      throw invalid_argument(
           "[options] --mx-scale-rule: expected --mxfp8 or --mxfp4 beside it; other formats have no such scales");
     options.scale_choice.mx = mx_scale_rule_from_name(*mx_scale_rule, "[options] --mx-scale-rule");
   }
@@ -322,8 +317,8 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.threads = num_threads();
   options.memory_limit = memory_bytes();
   if (calibration_cache && !precisions().needs_calibration() && !config_script && !config_postprocess_script)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
+    throw invalid_argument(
+        "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
 
   const std::size_t count = std::max({min_shapes.size(), opt_shapes.size(), max_shapes.size()});
   for (std::size_t i = 0; i < count; ++i) {
@@ -351,10 +346,9 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
               profile.opt[name].size() == profile.min[name].size() && profile.min[name][d] <= profile.opt[name][d] &&
               profile.opt[name][d] <= profile.max[name][d])
             continue;
-          throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}",
-                                  i, name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
-                                  to_option_string(profile.max[name])));
+          throw invalid_argument("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}", i,
+                                 name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
+                                 to_option_string(profile.max[name]));
         }
       }
     }
@@ -363,10 +357,10 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (load_tactics) {
     const std::string json = read_file(*load_tactics);
     if (json.empty())
-      throw Error(ErrorCode::kInvalidFile,
-                  fmt::format("[tactics] '{}': expected a tactic replay (JSON), got an empty file; "
-                              "try writing it again with --save-tactics",
-                              *load_tactics));
+      throw invalid_file(
+          "[tactics] '{}': expected a tactic replay (JSON), got an empty file; try writing it again with "
+          "--save-tactics",
+          *load_tactics);
     options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(json));
   }
   if (load_timing_cache) options.timing_cache = read_timing_cache(*load_timing_cache, backend_name());

@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "args/value_checks.h"
+#include "core/messages.h"
 #include "core/text.h"
 #include "graph/layer_choice.h"
 #include "graph/name_match.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 
@@ -112,9 +112,8 @@ void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
         if (std::ranges::find(marked, output) == marked.end()) marked.push_back(output);
     }
     if (!found)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[outputs] --trt-outputs-by-type: the network has no layer of type '{}'; it has {}", type,
-                              fmt::join(known, ", ")));
+      throw invalid_argument("[outputs] --trt-outputs-by-type: the network has no layer of type '{}'; it has {}", type,
+                             fmt::join(known, ", "));
   }
   network.outputs = std::move(marked);
 }
@@ -136,9 +135,8 @@ void TrtNetworkArgs::apply_tensor_types(Network& network) const {
       std::vector<std::string> names;
       for (const TensorId each : network.inputs) names.push_back(network.tensor(each).name);
       for (const TensorId each : network.outputs) names.push_back(network.tensor(each).name);
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[network] --tensor-dtypes: expected an input or output of the network, got '{}'{}", name,
-                              did_you_mean(name, names)));
+      throw invalid_argument("[network] --tensor-dtypes: expected an input or output of the network, got '{}'{}", name,
+                             did_you_mean(name, names));
     }
     network.tensor(id).type = type;
   }

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "compare/name_values.h"
+#include "core/messages.h"
 #include "core/text.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -21,17 +21,15 @@ bool is_identifier(std::string_view text) {
 void check_name(std::string_view option, const std::string& name, const std::vector<std::string>& known) {
   const bool fits = known.empty() ? is_identifier(name) : std::ranges::find(known, lower_case(name)) != known.end();
   if (fits) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] {}: expected {}, got '{}'", option,
-                          known.empty() ? "a name" : fmt::format("one of {}", fmt::join(known, ", ")), name));
+  throw invalid_argument("[options] {}: expected {}, got '{}'", option,
+                         known.empty() ? "a name" : fmt::format("one of {}", fmt::join(known, ", ")), name);
 }
 
 NameAndText split_named(std::string_view option, const std::string& word, std::string_view value_name) {
   NameAndText split = split_name(word);
   if (split.name.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] Could not parse argument: {}. {} takes NAME:{}, as in {} NAME:{}", word, option,
-                            value_name, option, word));
+    throw invalid_argument("[options] Could not parse argument: {}. {} takes NAME:{}, as in {} NAME:{}", word, option,
+                           value_name, option, word);
   return split;
 }
 
@@ -50,10 +48,9 @@ std::size_t parse_byte_count(std::string_view option, const std::string& text, s
       return static_cast<std::size_t>(value * factor);
     factor *= 0x1p10;
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] Could not convert {} to a number of bytes; {} takes {}bytes such as 16000000, "
-                          "16e6 or 16M",
-                          text, option, least > 0 ? fmt::format("{} or more ", least) : ""));
+  throw invalid_argument(
+      "[options] Could not convert {} to a number of bytes; {} takes {}bytes such as 16000000, 16e6 or 16M", text,
+      option, least > 0 ? fmt::format("{} or more ", least) : "");
 }
 
 OptionCheck bytes_check() {

@@ -7,7 +7,7 @@
 
 #include "api/loaded_model.h"
 #include "args/parser.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cli {
 
@@ -31,10 +31,9 @@ void take_answer(const std::vector<std::string>& words, std::optional<std::strin
 
 AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
   if (set.objective && set.trial)
-    throw Error(ErrorCode::kInvalidArgument, "[options] --trial: expected no --objective, which names another set");
+    throw invalid_argument("[options] --trial: expected no --objective, which names another set");
   if (set.trial && *set.trial < 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --trial: expected the number of a trial, 0 or more, got {}", *set.trial));
+    throw invalid_argument("[options] --trial: expected the number of a trial, 0 or more, got {}", *set.trial);
   AnswerFile answer = read_answer(path);
   if (const auto objective = objective_named(set.objective.value_or("")))
     answer = with_set(std::move(answer), *objective);
@@ -47,19 +46,18 @@ void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
     bool& given = config.allow(form.precision);
     const bool allowed = std::ranges::find(answer.precisions, form.name) != answer.precisions.end();
     if (given && !allowed)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --answer and {0}: the answer lowers layers to {1} and holds for that alone; "
-                              "try a search with {0}",
-                              form.flag(), fmt::join(answer.precisions, " and ")));
+      throw invalid_argument(
+          "[options] --answer and {0}: the answer lowers layers to {1} and holds for that alone; try a search with {0}",
+          form.flag(), fmt::join(answer.precisions, " and "));
     given = allowed;
   }
   if (!config.fusion) config.fusion = answer.fusion;
   if (!config.accumulation) config.accumulation = answer.accumulation;
   if (!config.calibration_inputs.empty() || (config.weight_scales && *config.weight_scales != answer.weight_scales) ||
       (config.mx_scale_rule && *config.mx_scale_rule != answer.mx_scale_rule))
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --answer: expected no --calibration-inputs, --weight-scales or --mx-scale-rule, which the "
-                "answer has; try a search with them");
+    throw invalid_argument(
+        "[options] --answer: expected no --calibration-inputs, --weight-scales or --mx-scale-rule, which the answer "
+        "has; try a search with them");
   config.weight_scales.reset();
   if (!answer.mx_scale_rule.empty()) config.mx_scale_rule = answer.mx_scale_rule;
 }
@@ -80,9 +78,8 @@ void apply_answer(RunOptions& options) {
   const AnswerFile answer = read_answer(*options.answer);
   options.model.check_exists();
   if (options.model.type() == ModelType::kEngine)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --answer: expected the model that it was found for, got the engine '{}'",
-                            *options.model.model));
+    throw invalid_argument("[options] --answer: expected the model that it was found for, got the engine '{}'",
+                           *options.model.model);
   LoadedModel files;  // Before the network is read, which the answer has a say in.
   files.name = *options.model.model;
   files.path = options.model.path();

@@ -5,8 +5,8 @@
 #include <optional>
 #include <tuple>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -56,7 +56,7 @@ std::filesystem::path place_for(const AnswerFile& file, bool named_by_user) {
     path.replace_filename(file.path.stem().string() + label + file.path.extension().string());
   }
   if (!why.empty())
-    log_warning(fmt::format("'{}' stays, since it {}: this one goes to '{}'", file.path.string(), why, path.string()));
+    log_warning("'{}' stays, since it {}: this one goes to '{}'", file.path.string(), why, path.string());
   return path;
 }
 

@@ -11,6 +11,7 @@
 #include "calibration/calibrators.h"
 #include "compare/data_loader.h"
 #include "console.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "precision/repair.h"
 #include "tools/network_setup.h"
@@ -47,9 +48,8 @@ CalibrationOptions calibration_options(const TrtConfigArgs& config) {
   if (config.quantile) {
     options.quantile = *config.quantile;
     if (!(options.quantile > 0 && options.quantile <= 1))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --quantile: expected a number above 0 and at most 1, such as {}, got {}",
-                              kDefaultQuantile, options.quantile));
+      throw invalid_argument("[options] --quantile: expected a number above 0 and at most 1, such as {}, got {}",
+                             kDefaultQuantile, options.quantile);
     if (options.algorithm != CalibrationAlgorithm::kLegacy)
       log_warning("[options] --quantile has no effect: it is for --calib-base-cls IInt8LegacyCalibrator");
   }
@@ -79,15 +79,15 @@ CalibrationSource calibration_source(const NetworkArgs& args, const DataLoaderAr
 }
 
 void use_cache(const CalibrationCache& cache, const std::string& path, const TrtConfigArgs& config, Model& model) {
-  log_info(fmt::format("Loading calibration cache from {}; nothing is calibrated", path));
+  log_info("Loading calibration cache from {}; nothing is calibrated", path);
   const std::string_view asked = cache_name_of(calibration_options(config).algorithm);
   if (config.calib_base_cls && cache.algorithm != asked)
     log_warning(
-        fmt::format("[calibration cache] '{}' was made by {}, --calib-base-cls asks for {}; its scales are taken. "
-                    "Remove the file to calibrate again",
-                    path, cache.algorithm, asked));
+        "[calibration cache] '{}' was made by {}, --calib-base-cls asks for {}; its scales are taken. Remove the file "
+        "to calibrate again",
+        path, cache.algorithm, asked);
   else if (cache.algorithm != asked)
-    log_info(fmt::format("The cache was made by {}", cache.algorithm));
+    log_info("The cache was made by {}", cache.algorithm);
   use_calibration(model, cache, path);
 }
 
@@ -100,10 +100,9 @@ void check_writable(const std::filesystem::path& path) {
   if (!std::filesystem::exists(folder, ignored)) return;
   const bool is_folder = std::filesystem::is_directory(folder, ignored);
   if (is_folder && ::access(folder.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(
-      ErrorCode::kIo,
-      fmt::format("[options] --calibration-cache '{}': cannot write to it, since '{}' is {}; try another path",
-                  path.string(), folder.string(), is_folder ? "a folder that cannot be written to" : "no folder"));
+  throw error_of(ErrorCode::kIo,
+                 "[options] --calibration-cache '{}': cannot write to it, since '{}' is {}; try another path",
+                 path.string(), folder.string(), is_folder ? "a folder that cannot be written to" : "no folder");
 }
 
 void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
@@ -126,9 +125,9 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (taken > 0 && args.calibration_seconds > 0 && seconds >= args.calibration_seconds) {
       log_warning(
-          fmt::format("[calibration] stops at sample {} for the time limit; try a longer --time-limit, or "
-                      "--calibration-cache of an earlier run",
-                      taken));
+          "[calibration] stops at sample {} for the time limit; try a longer --time-limit, or --calibration-cache of "
+          "an earlier run",
+          taken);
       return std::nullopt;
     }
     ++taken;
@@ -155,9 +154,9 @@ void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
   const BuildOptions& build = ModelAccess::loaded(model).build;
   if (!config.calibration_inputs.empty() && !build.enabled.needs_calibration() && !have_chosen_scales(build.enabled))
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --calibration-inputs: expected a format that is calibrated beside it; try --int8, --fp8, "
-                "--nvfp4 or --int4");
+    throw invalid_argument(
+        "[options] --calibration-inputs: expected a format that is calibrated beside it; try --int8, --fp8, --nvfp4 or "
+        "--int4");
   if (!build.enabled.needs_calibration()) {
     if (config.calib_base_cls || config.quantile)
       log_warning(

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/messages.h"
 #include "interrupt.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -33,7 +34,7 @@ struct Pipe {
   Pipe() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-      throw Error(ErrorCode::kIo, fmt::format("[check] cannot make a pipe: {}", std::strerror(errno)));
+      throw error_of(ErrorCode::kIo, "[check] cannot make a pipe: {}", std::strerror(errno));
     read = ends[0];
     write = ends[1];
     fcntl(read, F_SETFL, O_NONBLOCK);
@@ -107,9 +108,9 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& out, const Pipe& 
   const int error = posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0)
-    throw Error(ErrorCode::kNotFound, fmt::format("[check] '{}': expected a command that can be run, got: {}; try its "
-                                                  "whole path",
-                                                  words[0], std::strerror(error)));
+    throw error_of(ErrorCode::kNotFound,
+                   "[check] '{}': expected a command that can be run, got: {}; try its whole path", words[0],
+                   std::strerror(error));
   return pid;
 }
 
@@ -123,10 +124,10 @@ std::regex compiled(const std::string& text) {
     return std::regex(text);
 #endif
   } catch (const std::regex_error& error) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[check] --fail-regex '{}': expected a regular expression as ECMAScript has them (no back "
-                            "references, no (?...) but (?:...) and lookahead): {}",
-                            text, error.what()));
+    throw invalid_argument(
+        "[check] --fail-regex '{}': expected a regular expression as ECMAScript has them (no back references, no "
+        "(?...) but (?:...) and lookahead): {}",
+        text, error.what());
   }
 }
 
@@ -140,8 +141,7 @@ std::string read_verdict() {
     if (count < 0 && errno == EINTR) continue;
     if (count == 0 && !line.empty()) return line;  // The last line of a file may end without a newline.
     if (count <= 0)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[check] expected p or f, got the end of the input; try --check with a command");
+      throw invalid_argument("[check] expected p or f, got the end of the input; try --check with a command");
     if (c == '\n') return line;
     line += c;
   }
@@ -202,7 +202,7 @@ bool Check::passes(const std::string& subject) const {
     while (answer != 'p' && answer != 'f') answer = ask("Please choose either: 'p' or 'f':");
     return answer == 'p';
   }
-  log_info(fmt::format("Running check command: {}", fmt::join(args_.command, " ")));
+  log_info("Running check command: {}", fmt::join(args_.command, " "));
   const CommandOutcome outcome = run_command(args_.command);
   const bool passed = !failed(outcome);
   if (args_.show_output || (!passed && !args_.hide_fail_output)) {

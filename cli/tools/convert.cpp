@@ -12,6 +12,7 @@
 #include "args/runners.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"
@@ -28,7 +29,6 @@
 #include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -246,16 +246,16 @@ class ConvertTool : public Tool {
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
       log_error(
-          fmt::format("[convert] The check says nothing: {}. The model is written; try other inputs (--load-inputs, "
-                      "--input-shapes), or `precision search`, which repairs what leaves the range",
-                      error.problem.empty() ? "outputs are not finite" : error.problem));
+          "[convert] The check says nothing: {}. The model is written; try other inputs (--load-inputs, "
+          "--input-shapes), or `precision search`, which repairs what leaves the range",
+          error.problem.empty() ? "outputs are not finite" : error.problem);
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;
     const std::string text = fmt::format("Error against float32 on {} sample(s): rel-l2 {:.3g} at output '{}'", samples,
                                          error.value, error.worst_output);
     if (error.value > kLargeError)
-      log_warning(fmt::format("[convert] {}; `precision search` finds the layers that need more precision", text));
+      log_warning("[convert] {}; `precision search` finds the layers that need more precision", text);
     else
       log_info(text);
     return 0;
@@ -281,11 +281,10 @@ class ConvertTool : public Tool {
     if ((lowers() && !answer_path_) || convert_.relax || !convert_.keep.empty() || !convert_.lower.empty() ||
         !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ || save_layer_precisions_ ||
         save_script_ || save_exclusions_ || print_commands_)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --repair-only: it writes a float32 model, so expected no types and no other forms; try it "
-                  "alone or with an answer, and convert what it writes");
-    if (to_engine())
-      throw Error(ErrorCode::kInvalidArgument, "[options] --repair-only: expected a model to write, got an engine");
+      throw invalid_argument(
+          "[options] --repair-only: it writes a float32 model, so expected no types and no other forms; try it alone "
+          "or with an answer, and convert what it writes");
+    if (to_engine()) throw invalid_argument("[options] --repair-only: expected a model to write, got an engine");
     if (data_.generates() && !answer_path_)
       log_warning("[repair] The ranges are those of random numbers, since no inputs were given; try --load-inputs");
   }
@@ -341,10 +340,9 @@ class ConvertTool : public Tool {
         {!network_.postprocess_scripts.empty(), "--trt-network-postprocess-script"}};
     for (const auto& [is_given, option] : given)
       if (is_given)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] {}: expected an engine to write, got a typed model; try -o FILE.engine, or "
-                                "--convert-to trt",
-                                option));
+        throw invalid_argument(
+            "[options] {}: expected an engine to write, got a typed model; try -o FILE.engine, or --convert-to trt",
+            option);
   }
 
   bool to_view() const { return convert_to_ == "onnx-like-trt-network"; }
@@ -359,8 +357,8 @@ class ConvertTool : public Tool {
     const AnswerFile& answer = *convert_.answer;
     load_as(answer, config_);
     if (answer.answer.verdict != Answer::Verdict::kFound)
-      log_warning(fmt::format("[convert] --answer {}: the search did not end with a set that passes everywhere: {}",
-                              *answer_path_, answer.answer.message));
+      log_warning("[convert] --answer {}: the search did not end with a set that passes everywhere: {}", *answer_path_,
+                  answer.answer.message);
   }
 
   /// The files that the search read, where nothing is said about inputs: a network with dynamic dimensions need not
@@ -373,9 +371,9 @@ class ConvertTool : public Tool {
     const auto missing = std::ranges::find_if(inputs, [&](const auto& f) { return !fs::exists(f, ignored); });
     if (!given && missing != inputs.end())
       log_warning(
-          fmt::format("[convert] --answer {}: '{}', which the search read inputs from, is not there: generated "
-                      "inputs are used; try --load-inputs",
-                      *answer_path_, *missing));
+          "[convert] --answer {}: '{}', which the search read inputs from, is not there: generated inputs are used; "
+          "try --load-inputs",
+          *answer_path_, *missing);
     else if (!given)
       data_.load_inputs = inputs;
     if (!convert_.relax || ranged) return;
@@ -389,59 +387,51 @@ class ConvertTool : public Tool {
 
   void check_options() {
     if (save_answer_ && !answer_path_)
-      throw Error(ErrorCode::kInvalidArgument, "[options] --save-answer: expected --answer too, which it is made from");
+      throw invalid_argument("[options] --save-answer: expected --answer too, which it is made from");
     const bool tolerance = tolerance_given(criterion_, comparison_);
     if (!convert_.relax && (golden_ || tolerance))
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --golden and tolerances: expected --relax too, which is held against them");
+      throw invalid_argument("[options] --golden and tolerances: expected --relax too, which is held against them");
     convert_.criterion = criterion_options(criterion_, comparison_);
     if (!tolerance && !golden_ && convert_.answer && !convert_.answer->golden.empty())
       golden_ = convert_.answer->golden;
-    if (!output_)
-      throw Error(ErrorCode::kInvalidArgument, "[options] expected where to write the model, got nothing; try -o FILE");
+    if (!output_) throw invalid_argument("[options] expected where to write the model, got nothing; try -o FILE");
     model_.check_exists();
     const bool script = model_.type() == ModelType::kNetworkScript && (to_engine() || to_view());
     if (model_.type() != ModelType::kOnnx && !script)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[model] '{}': expected an ONNX model to convert, got {}", *model_.model,
-                              model_.type() == ModelType::kEngine
-                                  ? "an engine, whose precisions are fixed"
-                                  : "a network script; try -o FILE.engine, which can be built of one"));
+      throw unsupported("[model] '{}': expected an ONNX model to convert, got {}", *model_.model,
+                        model_.type() == ModelType::kEngine
+                            ? "an engine, whose precisions are fixed"
+                            : "a network script; try -o FILE.engine, which can be built of one");
     if (!to_engine() && !to_view()) check_typed_model();
     model_.check_not_replaced("-o", *output_);
     data_.warn_of_unused();
     limits_.check();
     if (data_.iterations && *data_.iterations < 1)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
+      throw invalid_argument("[options] --iterations: expected 1 or more, got {}", *data_.iterations);
     if (repair_only_) return check_repair_only();
     if ((set_.objective || set_.trial) && !answer_path_)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --{}: expected --answer, whose sets it chooses from",
-                              set_.objective ? "objective" : "trial"));
+      throw invalid_argument("[options] --{}: expected --answer, whose sets it chooses from",
+                             set_.objective ? "objective" : "trial");
     if (to_engine() || to_view()) {
-      if (convert_.relax)
-        throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
+      if (convert_.relax) throw invalid_argument("[options] --relax: expected a typed model to write, got an engine");
       if (save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
-        throw Error(ErrorCode::kInvalidArgument,
-                    "[options] --save-layer-precisions, --save-postprocess-script, --save-exclusions and "
-                    "--print-commands: expected a typed model to write, got an engine; try -o FILE.onnx");
+        throw invalid_argument(
+            "[options] --save-layer-precisions, --save-postprocess-script, --save-exclusions and --print-commands: "
+            "expected a typed model to write, got an engine; try -o FILE.onnx");
       return;
     }
     if (edits_only()) return;
     if (onnx_.edits())
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --onnx-outputs, --fp-to-fp16 and --save-external-data: expected no types of layers with "
-                  "them; try convert without --fp16, --bf16 and --int8 first, and convert what it writes");
+      throw invalid_argument(
+          "[options] --onnx-outputs, --fp-to-fp16 and --save-external-data: expected no types of layers with them; try "
+          "convert without --fp16, --bf16 and --int8 first, and convert what it writes");
     if (lowers()) return;
     if (!asks_for_types())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("Could not automatically determine model type based on output path: {}; try "
-                              "--convert-to, -o FILE.onnx or -o FILE.engine, or --fp16, --bf16 or --int8 for a typed "
-                              "model",
-                              *output_));
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
+      throw invalid_argument(
+          "Could not automatically determine model type based on output path: {}; try --convert-to, -o FILE.onnx or -o "
+          "FILE.engine, or --fp16, --bf16 or --int8 for a typed model",
+          *output_);
+    throw invalid_argument("[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
   }
 
   /// What else is asked for, once the model is written.
@@ -465,11 +455,11 @@ class ConvertTool : public Tool {
     const auto& repairs = convert_.answer ? convert_.answer->answer.repairs : std::vector<Repair>();
     const auto changed = std::ranges::count_if(repairs, changes_network);
     if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
-      log_warning(fmt::format(
+      log_warning(
           "The other forms of the answer set precisions only: {} repair(s) ('{}', ...) are not in them. With the model "
           "as it is the outputs may be NaN, or wrong; use them with the float32 model that has the repairs: ulpscope "
           "convert {} --answer {} --repair-only -o repaired.onnx",
-          changed, repairs.front().name, shell_word(*model_.model), shell_word(convert_.answer->path.string())));
+          changed, repairs.front().name, shell_word(*model_.model), shell_word(convert_.answer->path.string()));
     write(save_layer_precisions_, made.layer_precisions);
     write(save_script_, made.postprocess_script);
     write(save_exclusions_, made.exclusions);

@@ -3,6 +3,7 @@
 #include "args/debug.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "precision/marking.h"
@@ -73,9 +74,9 @@ class DebugPrecisionTool : public Tool {
  private:
   void choose_float16() {
     if (!args_.precision.config.precisions().has(Precision::kFP16))
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] Cannot mark layers to run in float16 if it is not enabled in the builder configuration.\n"
-                  "Please also specify `--fp16` as a command-line option");
+      throw invalid_argument(
+          "[options] Cannot mark layers to run in float16 if it is not enabled in the builder configuration.\nPlease "
+          "also specify `--fp16` as a command-line option");
     if (!args_.precision.config.precisions().needs_calibration())
       log_warning(
           "Using float16 as the higher precision, but float16 is also the lowest precision available. Did you mean to "
@@ -99,7 +100,7 @@ class DebugPrecisionTool : public Tool {
 
   /// The engine or the outputs of a try; false when there is no engine that obeys.
   bool make(const Attempt& attempt) {
-    log_info(fmt::format("Selecting {} to run in higher precision", end_of(attempt.count)));
+    log_info("Selecting {} to run in higher precision", end_of(attempt.count));
     const auto requested = mark_layers(*setup_.network, markable_, attempt.layers, higher_);
     Progress progress;
     progress.show(fmt::format("{} layers, about {} tries to go", attempt.count, attempt.remaining));
@@ -111,8 +112,8 @@ class DebugPrecisionTool : public Tool {
       return true;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kBuild) throw;
-      log_warning(fmt::format(
-          "Failed to create network or engine, continuing to the next iteration.\nNote: Error was: {}", error.what()));
+      log_warning("Failed to create network or engine, continuing to the next iteration.\nNote: Error was: {}",
+                  error.what());
       return false;
     }
   }
@@ -144,7 +145,7 @@ class DebugPrecisionTool : public Tool {
     const bool all = args_.mode != "linear" && result.layers && static_cast<int>(result.layers->size()) == count;
     if (!result.layers || (all && count > 0)) {
       log_error("Could not find a configuration that satisfied accuracy requirements.");
-      if (all) log_info(fmt::format("Nothing less than all {} layer(s) in higher precision passed.", count));
+      if (all) log_info("Nothing less than all {} layer(s) in higher precision passed.", count);
       return;
     }
     log(kFinishLevel, fmt::format("To achieve acceptable accuracy, try running the {} in higher precision",

@@ -10,6 +10,7 @@
 #include "compare/json_files.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"
@@ -80,9 +81,9 @@ class DebugReduceTool : public Tool {
     iterations_ = &iterations;
     if (judges_ && !find_failing_sample()) {
       log_error(
-          fmt::format("The model passes: {:.3g} of the tolerance at '{}' in the lowest precisions. There is "
-                      "nothing to reduce; try a smaller tolerance, or inputs with which it fails",
-                      whole_.used, whole_.worst_output));
+          "The model passes: {:.3g} of the tolerance at '{}' in the lowest precisions. There is nothing to reduce; try "
+          "a smaller tolerance, or inputs with which it fails",
+          whole_.used, whole_.worst_output);
       return 1;
     }
     reduce();
@@ -96,14 +97,12 @@ class DebugReduceTool : public Tool {
   void prepare() {
     PrecisionOptions& options = args_.precision;
     if (!args_.output && !args_.min_good)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --output (where to write the reduced model) and/or --min-good (where to write a reduced "
-                  "model that passes) must be provided!");
+      throw invalid_argument(
+          "[options] --output (where to write the reduced model) and/or --min-good (where to write a reduced model "
+          "that passes) must be provided!");
     options.model.check_exists();
     if (options.model.type() != ModelType::kOnnx)
-      throw Error(
-          ErrorCode::kUnsupported,
-          fmt::format("[model] '{}': expected an ONNX model, parts of which can be written", *options.model.model));
+      throw unsupported("[model] '{}': expected an ONNX model, parts of which can be written", *options.model.model);
     for (const auto& [option, path] : {std::pair{"--output", &args_.output}, {"--min-good", &args_.min_good}})
       if (*path) options.model.check_not_replaced(option, **path);
     judges_ = args_.check.command.empty() && !options.config.precisions().empty();
@@ -155,7 +154,7 @@ class DebugReduceTool : public Tool {
     }
     std::swap(samples_.front(), samples_[worst]);
     if (whole_.passed()) return false;
-    log_info(fmt::format("The whole model fails on sample {}: {}", worst, text_of(whole_)));
+    log_info("The whole model fails on sample {}: {}", worst, text_of(whole_));
     return true;
   }
 
@@ -246,21 +245,21 @@ class DebugReduceTool : public Tool {
   bool passes(const ModelParts::Part& part, int remaining) {
     if (part.nodes.empty()) return true;  // All of it is constant: there is nothing that could fail.
     if (begins_behind_the_failure(part)) {
-      log_verbose(fmt::format("Not tried: some of {} lie beyond float16 by themselves", python_list(part.inputs)));
+      log_verbose("Not tried: some of {} lie beyond float16 by themselves", python_list(part.inputs));
       return true;
     }
     bool made = false;
     return iterations_->attempt(
         remaining,
         [&] {
-          log_info(fmt::format("Marking model inputs: {}, outputs: {} ({} nodes)", python_list(part.inputs),
-                               python_list(part.outputs), part.nodes.size()));
+          log_info("Marking model inputs: {}, outputs: {} ({} nodes)", python_list(part.inputs),
+                   python_list(part.outputs), part.nodes.size());
           try {
             write(part, args_.iteration.artifact_path());
             made = true;
           } catch (const Error& error) {
             if (error.code() != ErrorCode::kUnsupported) throw;
-            log_warning(fmt::format("This part cannot be written, and counts as one that passes: {}", error.what()));
+            log_warning("This part cannot be written, and counts as one that passes: {}", error.what());
           }
           return true;
         },
@@ -319,7 +318,7 @@ class DebugReduceTool : public Tool {
     if (args_.min_good) {
       if (good_) {
         write(*good_, *args_.min_good);
-        log_info(fmt::format("Minimum Good Model: {} node(s), written to {}", good_->nodes.size(), *args_.min_good));
+        log_info("Minimum Good Model: {} node(s), written to {}", good_->nodes.size(), *args_.min_good);
       } else {
         log_warning("Could not find a minimal model close in size to the reduced model that does not cause a failure.");
       }
@@ -338,9 +337,9 @@ class DebugReduceTool : public Tool {
                     shown < names.size() ? fmt::format("\n    ... and {} more", names.size() - shown) : ""));
     if (4 * names.size() >= all && names.size() > 1 && !judges_ && args_.mode != "linear")
       log_warning(
-          fmt::format("It looks like this model could potentially be reduced further.\nYou may want to reduce "
-                      "{} again using --mode=linear. ",
-                      *args_.output));
+          "It looks like this model could potentially be reduced further.\nYou may want to reduce {} again using "
+          "--mode=linear. ",
+          *args_.output);
     save_values();
     return 0;
   }
@@ -356,8 +355,7 @@ class DebugReduceTool : public Tool {
       save_results(golden, {{result.runner_name, {result}}});
     }
     if (!judges_) {
-      log_info(
-          fmt::format("Its inputs are in {}, and what they give in float32 in {}", inputs.string(), golden.string()));
+      log_info("Its inputs are in {}, and what they give in float32 in {}", inputs.string(), golden.string());
       return;
     }
     std::string command = fmt::format("ulpscope run {} --trt", shell_word(*args_.output));

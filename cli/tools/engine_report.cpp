@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -46,16 +47,14 @@ void log_summary(const std::vector<Engine::LayerReport>& layers) {
     if (found == decisions.end()) found = decisions.insert(decisions.end(), {key, {}});
     found->second.push_back(layer.name);
   }
-  log_info(fmt::format("Precisions of {} layers (-v shows each)", layers.size()));
+  log_info("Precisions of {} layers (-v shows each)", layers.size());
   const LogIndent indent;
   for (const auto& [decision, names] : decisions) {
     std::vector<std::string> shown(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)));
-    log_info(fmt::format("{} | {} layer(s){}{}: {}{}", decision.first, names.size(),
-                         decision.second.empty() ? "" : " | ", decision.second, fmt::join(shown, ", "),
-                         names.size() > shown.size() ? ", ..." : ""));
+    log_info("{} | {} layer(s){}{}: {}{}", decision.first, names.size(), decision.second.empty() ? "" : " | ",
+             decision.second, fmt::join(shown, ", "), names.size() > shown.size() ? ", ..." : "");
   }
-  if (others > 0)
-    log_info(fmt::format("no precision of their own | {} layer(s) that move values, or compute integers", others));
+  if (others > 0) log_info("no precision of their own | {} layer(s) that move values, or compute integers", others);
 }
 
 }  // namespace

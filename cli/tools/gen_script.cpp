@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/messages.h"
 #include "runners/script_host.h"
 #include "tools/gen_script_comparison.h"
 #include "tools/gen_script_runners.h"
 #include "tools/python_script.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -81,7 +80,7 @@ std::string about(const RunOptions& options) {
 
 void warn_of_own_options(const RunOptions& options) {
   const auto warn = [](bool given, const char* option) {
-    if (given) log_warning(fmt::format("[gen-script] {} is left out: Polygraphy has no such option", option));
+    if (given) log_warning("[gen-script] {} is left out: Polygraphy has no such option", option);
   };
   warn(!options.network.clamp_constants.empty(), "--clamp-constants");
   warn(options.network.repairs.has_value(), "--repairs");

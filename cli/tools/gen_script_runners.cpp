@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "calibration/calibrators.h"
+#include "core/messages.h"
 #include "runners/script_host.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -44,8 +44,8 @@ class RunnerCode {
     script_.add_import("polygraphy.backend.trt", "TrtRunner");
     std::string bytes;
     if (options_.model.type() == ModelType::kEngine) {
-      log_warning(fmt::format("[gen-script] '{}' is taken for an engine of TensorRT: ulpscope's engines run here only",
-                              *options_.model.model));
+      log_warning("[gen-script] '{}' is taken for an engine of TensorRT: ulpscope's engines run here only",
+                  *options_.model.model);
       script_.add_import("polygraphy.backend.common", "BytesFromPath");
       bytes = script_.loader("load_engine_bytes", Call("BytesFromPath").positional(model_path()).text());
     } else {
@@ -238,8 +238,7 @@ class RunnerCode {
     constexpr std::array kTensorrt{kFloat32, kFloat16, kBFloat16, kInt8, kInt32, kInt64, kUInt8, kBool, kFloat8E4M3};
     const std::optional<DataType> known = data_type_from_name(text);
     if (!known || std::ranges::find(kTensorrt, *known) == kTensorrt.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] {} '{}': expected a type of TensorRT", option, word));
+      throw invalid_argument("[options] {} '{}': expected a type of TensorRT", option, word);
     script_.lazy_tensorrt();
     return fmt::format("trt.{}", name_of(*known));
   }
@@ -250,9 +249,8 @@ class RunnerCode {
     for (const std::string& word : words) {
       const auto [name, text] = split_name(word);
       if (name.empty())
-        throw Error(
-            ErrorCode::kInvalidArgument,
-            fmt::format("[options] Could not parse argument: {}. {} takes <name>:<type>, got no name", word, option));
+        throw invalid_argument("[options] Could not parse argument: {}. {} takes <name>:<type>, got no name", word,
+                               option);
       entries.push_back(fmt::format("{}: {}", python_string(name), type(text, word, option)));
     }
     return fmt::format("{{{}}}", fmt::join(entries, ", "));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compare/validate.h"
+#include "core/messages.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -49,7 +50,7 @@ std::vector<RequiredTolerances> compare_with_golden(std::span<const CompareFunct
     IterationResult theirs;
     theirs.runner_name = golden.runner;
     theirs.outputs = golden.iterations[i];
-    if (golden.iterations.size() > 1) log_info(fmt::format("Iteration: {}", i));
+    if (golden.iterations.size() > 1) log_info("Iteration: {}", i);
     const LogIndent indent(golden.iterations.size() > 1 ? 1 : 0);
     for (const CompareFunction& function : functions) {
       for (const OutputVerdict& verdict : function(ours, theirs)) {

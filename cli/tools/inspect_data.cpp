@@ -14,11 +14,10 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "tools/inspect.h"
 #include "tools/inspect_text.h"
 #include "ulpscope/answer.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -193,9 +192,7 @@ class InspectDataTool : public Tool {
   }
   int run() override {
     const auto check = [](const std::optional<int>& value, const char* option, int fallback) {
-      if (value && *value < -1)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] {}: expected -1 or more, got {}", option, *value));
+      if (value && *value < -1) throw invalid_argument("[options] {}: expected -1 or more, got {}", option, *value);
       return value.value_or(fallback);
     };
     options_.num_items = check(num_items_, "--num-items", 3);
@@ -253,10 +250,8 @@ void inspect_data(const std::filesystem::path& path, const InspectDataOptions& o
     case FileKind::kAccuracyResults:
       return show_accuracy(load_accuracy(path), options);
     case FileKind::kPlan:
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[load] {}: expected saved inputs or results, got an engine; try `ulpscope inspect model`",
-                      path.string()));
+      throw invalid_argument("[load] {}: expected saved inputs or results, got an engine; try `ulpscope inspect model`",
+                             path.string());
     default:
       return show_inputs(load_samples(path, {}), options);
   }

@@ -16,10 +16,10 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/text.h"
 #include "runtime/engine.h"
 #include "tools/inspect.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -35,7 +35,7 @@ using LayerChoices = std::vector<LayerChoice>;
 using Content = std::variant<LayerChoices, RunResults>;
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& message) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("[diff] {}: {}", path.string(), message));
+  throw invalid_file("[diff] {}: {}", path.string(), message);
 }
 
 /// "fp16", "float16" and "FLOAT16" are one.
@@ -147,7 +147,7 @@ std::string with_reason(const LayerChoice& layer) {
 }
 
 void log_names(const char* title, const std::vector<std::string>& names) {
-  if (!names.empty()) log_info(fmt::format("{} ({}): {}", title, names.size(), fmt::join(names, ", ")));
+  if (!names.empty()) log_info("{} ({}): {}", title, names.size(), fmt::join(names, ", "));
 }
 
 Report compare_layers(const LayerChoices& a, const LayerChoices& b) {
@@ -176,12 +176,12 @@ Report compare_layers(const LayerChoices& a, const LayerChoices& b) {
   log_names("Layers of A alone", only_a);
   log_names("Layers of B alone", only_b);
   for (const auto& [first, other] : different) {
-    log_info(fmt::format("{} | A: {} | B: {}", first->name, with_reason(*first), with_reason(*other)));
+    log_info("{} | A: {} | B: {}", first->name, with_reason(*first), with_reason(*other));
     report.json["different"].push_back({{"name", first->name},
                                         {"a", {{"precision", first->precision}, {"reason", first->reason}}},
                                         {"b", {{"precision", other->precision}, {"reason", other->reason}}}});
   }
-  log_info(fmt::format("{} of {} common layer(s) differ in precision", different.size(), common));
+  log_info("{} of {} common layer(s) differ in precision", different.size(), common);
   return report;
 }
 
@@ -194,19 +194,19 @@ Report compare_results(const RunResults& a, const RunResults& b) {
   Report report;
   report.json = {{"kind", "results"}, {"equal", true}, {"runners", Json::array()}};
   if (a.size() != b.size()) {
-    log_warning(fmt::format("A has {} runner(s), B {}: only the first {} are compared", a.size(), b.size(),
-                            std::min(a.size(), b.size())));
+    log_warning("A has {} runner(s), B {}: only the first {} are compared", a.size(), b.size(),
+                std::min(a.size(), b.size()));
     report.equal = false;
   }
   for (std::size_t r = 0; r < std::min(a.size(), b.size()); ++r) {
     const auto& [name_a, first] = a[r];
     const auto& [name_b, second] = b[r];
-    log_info(fmt::format("{} (A) and {} (B)", name_a, name_b));
+    log_info("{} (A) and {} (B)", name_a, name_b);
     const LogIndent indent;
     Json runner{{"a", name_a}, {"b", name_b}, {"outputs", Json::array()}};
     if (first.size() != second.size()) {
-      log_warning(fmt::format("A has {} iteration(s), B {}: only the first {} are compared", first.size(),
-                              second.size(), std::min(first.size(), second.size())));
+      log_warning("A has {} iteration(s), B {}: only the first {} are compared", first.size(), second.size(),
+                  std::min(first.size(), second.size()));
       report.equal = false;
     }
     std::size_t same = 0, all = 0;
@@ -214,7 +214,7 @@ Report compare_results(const RunResults& a, const RunResults& b) {
       const std::string at = std::min(first.size(), second.size()) > 1 ? fmt::format("iteration {} | ", i) : "";
       const auto differs = [&](const std::string& name, const std::string& how, Json about) {
         report.equal = false;
-        log_info(fmt::format("{}{} | {}", at, name, how));
+        log_info("{}{} | {}", at, name, how);
         Json entry{{"iteration", i}, {"name", name}};
         entry.update(about);
         runner["outputs"].push_back(std::move(entry));
@@ -249,7 +249,7 @@ Report compare_results(const RunResults& a, const RunResults& b) {
         differs(name, "in B alone", {{"difference", "only_b"}});
       }
     }
-    log_info(fmt::format("{} of {} output(s) are equal bit by bit", same, all));
+    log_info("{} of {} output(s) are equal bit by bit", same, all);
     report.json["runners"].push_back(std::move(runner));
   }
   report.json["equal"] = report.equal;
@@ -284,12 +284,11 @@ class InspectDiffTool : public Tool {
   int run() override {
     if (json_) move_log_to_stderr();
     const Content first = load(*a_), second = load(b_.at(0));
-    log_info(fmt::format("A: {} | {}", *a_, kind_of(first)));
-    log_info(fmt::format("B: {} | {}", b_[0], kind_of(second)));
+    log_info("A: {} | {}", *a_, kind_of(first));
+    log_info("B: {} | {}", b_[0], kind_of(second));
     if (first.index() != second.index())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[diff] expected two of a kind, got {} in '{}' and {} in '{}'", kind_of(first), *a_,
-                              kind_of(second), b_[0]));
+      throw invalid_argument("[diff] expected two of a kind, got {} in '{}' and {} in '{}'", kind_of(first), *a_,
+                             kind_of(second), b_[0]);
     const Report report = std::holds_alternative<LayerChoices>(first)
                               ? compare_layers(std::get<LayerChoices>(first), std::get<LayerChoices>(second))
                               : compare_results(std::get<RunResults>(first), std::get<RunResults>(second));

@@ -10,6 +10,7 @@
 #include "compare/results.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -35,7 +36,7 @@ class Removed {
     if (path_.empty()) return;
     std::error_code error;
     fs::remove(path_, error);
-    if (error) log_warning(fmt::format("Could not clean up '{}': {}", path_, error.message()));
+    if (error) log_warning("Could not clean up '{}': {}", path_, error.message());
   }
   Removed(const Removed&) = delete;
   Removed& operator=(const Removed&) = delete;
@@ -62,8 +63,7 @@ void move(const fs::path& from, const fs::path& to) {
 
 DebugReplay load_debug_replay(const std::string& path) {
   const auto refuse = [&](const std::string& text) {
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[replay] '{}': {}; try a file that --save-debug-replay wrote", path, text));
+    throw invalid_file("[replay] '{}': {}; try a file that --save-debug-replay wrote", path, text);
   };
   const Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) refuse("expected a debug replay (a JSON object), got something else");
@@ -93,11 +93,10 @@ DebugIterations::DebugIterations(const ArtifactArgs& artifacts, const IterationA
     : artifacts_(artifacts), iteration_(iteration), writes_artifact_(writes_artifact) {
   std::error_code ignored;
   if (writes_artifact && fs::exists(iteration.artifact_path(), ignored))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[debug] {} already exists, refusing to overwrite.\nPlease remove the file manually or specify "
-                    "a different path with `--intermediate-artifact`.",
-                    iteration.artifact_path()));
+    throw invalid_argument(
+        "[debug] {} already exists, refusing to overwrite.\nPlease remove the file manually or specify a different "
+        "path with `--intermediate-artifact`.",
+        iteration.artifact_path());
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
@@ -122,18 +121,17 @@ void DebugIterations::sort_artifacts(bool passed, const std::string& key) {
                         fmt::format("{}_{}{}{}", from.stem().string(), date_and_time_, key, from.extension().string());
     std::error_code ignored;
     if (!fs::exists(from, ignored)) {
-      log_error(
-          fmt::format("Artifact: {} does not exist, skipping.\nWas the artifact supposed to be generated?", artifact));
+      log_error("Artifact: {} does not exist, skipping.\nWas the artifact supposed to be generated?", artifact);
     } else if (fs::exists(to, ignored)) {
-      log_error(fmt::format(
-          "Destination path: {} already exists.\nRefusing to overwrite. This artifact will be skipped!", to.string()));
+      log_error("Destination path: {} already exists.\nRefusing to overwrite. This artifact will be skipped!",
+                to.string());
     } else {
-      log_info(fmt::format("Moving {} to {}", artifact, to.string()));
+      log_info("Moving {} to {}", artifact, to.string());
       try {
         move(from, to);
       } catch (const fs::filesystem_error& error) {
-        throw Error(ErrorCode::kIo,
-                    fmt::format("[debug] cannot move '{}' to '{}': {}", artifact, to.string(), error.code().message()));
+        throw error_of(ErrorCode::kIo, "[debug] cannot move '{}' to '{}': {}", artifact, to.string(),
+                       error.code().message());
       }
     }
   }
@@ -150,7 +148,7 @@ bool DebugIterations::attempt(int remaining, const std::function<bool()>& make, 
   bool passed = false;
   if (const auto known = replay_.find(key); known != replay_.end()) {
     passed = known->second;
-    log_info(fmt::format("Loading iteration information from debug replay: success={}", passed ? "True" : "False"));
+    log_info("Loading iteration information from debug replay: success={}", passed ? "True" : "False");
   } else {
     const Removed artifact(writes_artifact_ && !iteration_.keep_artifact ? iteration_.artifact_path() : "");
     const bool made = make();

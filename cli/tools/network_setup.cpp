@@ -1,7 +1,5 @@
 #include "tools/network_setup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -9,6 +7,7 @@
 #include "compare/array_files.h"
 #include "compare/json_files.h"
 #include "console.h"
+#include "core/messages.h"
 #include "engine/specialization.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
@@ -16,7 +15,6 @@
 #include "precision/repair.h"
 #include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -135,10 +133,10 @@ std::vector<std::pair<std::string, Shape>> fitting_shapes(const Network& network
       if (!first) first = error;
     }
   }
-  throw Error(first->code(),
-              fmt::format("{}\nDynamic dimensions were tried as 1, 8, 32, 64, 128, 224 and 256; try --input-shapes "
-                          "NAME:[1,3,48,192], or --load-inputs FILE",
-                          first->what()));
+  throw error_of(first->code(),
+                 "{}\nDynamic dimensions were tried as 1, 8, 32, 64, 128, 224 and 256; try --input-shapes "
+                 "NAME:[1,3,48,192], or --load-inputs FILE",
+                 first->what());
 }
 
 InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::vector<InputBinding>& bindings,
@@ -154,7 +152,7 @@ InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const st
           samples = std::vector<TensorMap>()]() mutable -> std::optional<TensorMap> {
     while (next == samples.size()) {
       if (path == paths.size()) return std::nullopt;
-      log_info(fmt::format("Loading {} from {}", what, paths[path]));
+      log_info("Loading {} from {}", what, paths[path]);
       samples = load_samples(paths[path++], bindings);
       next = 0;
     }

@@ -9,6 +9,7 @@
 #include "compare/array_files.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "engine/option_names.h"
 #include "engine/target.h"
 #include "interrupt.h"
@@ -21,7 +22,6 @@
 #include "tools/tool.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 #include "ulpscope/search.h"
 
@@ -122,8 +122,7 @@ class PrecisionSearchTool : public Tool {
       if (allowed || rung == Precision::kFP32) continue;
       allowed = true;
       const std::string_view name = form_of(rung).request();
-      log_info(fmt::format("--precision {} enables {}: layers without an int8 form run in {}", name,
-                           form_of(rung).flag(), name));
+      log_info("--precision {} enables {}: layers without an int8 form run in {}", name, form_of(rung).flag(), name);
     }
   }
 
@@ -140,8 +139,7 @@ class PrecisionSearchTool : public Tool {
     if (search_.resume && std::filesystem::exists(file)) {
       log_info("--target measured: going on with the times of " + file);
     } else {
-      log_info(fmt::format("--target measured: measuring this machine and the groups of the model on --backend {}",
-                           build.backend));
+      log_info("--target measured: measuring this machine and the groups of the model on --backend {}", build.backend);
       measure_target_of(file, model, sample);
     }
     options_.config.target = build.target = file;
@@ -187,9 +185,8 @@ class PrecisionSearchTool : public Tool {
                         std::back_inserter(search.held_out));
     }
     if (!search_.hold_out.empty() && search.held_out.empty())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[data] --hold-out {}: expected inputs of at least one iteration, got none",
-                              fmt::join(search_.hold_out, " ")));
+      throw invalid_argument("[data] --hold-out {}: expected inputs of at least one iteration, got none",
+                             fmt::join(search_.hold_out, " "));
     if (setup.golden) search.golden = by_name(setup.golden->iterations);
     return samples;
   }
@@ -212,9 +209,9 @@ class PrecisionSearchTool : public Tool {
     if (shown < names.size()) text += fmt::format("\n    ... and {} more (-v shows all)", names.size() - shown);
     log_info(text);
     if (!plan.candidates.empty()) return 0;
-    throw Error(ErrorCode::kInvalidArgument,
-                "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or "
-                "--int8, or fewer names in --keep and --lower");
+    throw invalid_argument(
+        "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or --int8, or "
+        "fewer names in --keep and --lower");
   }
 
   /// The file that `run` takes the scales from: that of the options, else one beside the answer.
@@ -260,8 +257,8 @@ class PrecisionSearchTool : public Tool {
     // An empty file would say that no layer needs more precision.
     if (file.answer.verdict == Answer::Verdict::kUnverified && file.answer.kept.empty() &&
         file.answer.search.outputs.empty()) {
-      log_warning(fmt::format("--save-layer-precisions {}: not written, since no set of layers is known to pass yet",
-                              *search_.layer_precisions_file));
+      log_warning("--save-layer-precisions {}: not written, since no set of layers is known to pass yet",
+                  *search_.layer_precisions_file);
       return;
     }
     log_info("Saving layer precisions to " + *search_.layer_precisions_file);
@@ -272,15 +269,14 @@ class PrecisionSearchTool : public Tool {
     if (!options_.onnx.save_path) return;
     options_.model.check_exists();
     if (options_.model.type() != ModelType::kOnnx)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[options] --save-onnx: expected an ONNX model, got '{}'", *options_.model.model));
+      throw unsupported("[options] --save-onnx: expected an ONNX model, got '{}'", *options_.model.model);
     options_.model.check_not_replaced("--save-onnx", *options_.onnx.save_path);
   }
 
   void save_typed_model(const AnswerFile& file, const Model& model, const std::vector<TensorsByName>& samples) const {
     const Answer& answer = file.answer;
     const auto leave_out = [&](const char* why) {
-      log_warning(fmt::format("--save-onnx {}: not written, since {}", *options_.onnx.save_path, why));
+      log_warning("--save-onnx {}: not written, since {}", *options_.onnx.save_path, why);
     };
     if (answer.verdict != Answer::Verdict::kFound) return leave_out("no set of layers was found");
     if (!answer.bits && answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates)

@@ -1,6 +1,5 @@
 #include "tools/precision_setup.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,13 +8,12 @@
 #include "compare/json_files.h"
 #include "compare/shape_match.h"
 #include "console.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "precision/criterion.h"
 #include "tools/calibrate.h"
 #include "tools/golden_judge.h"
 #include "tools/network_setup.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -23,22 +21,20 @@ namespace {
 void check_options(const PrecisionOptions& options) {
   options.model.check_exists();
   if (options.model.type() == ModelType::kEngine)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[model] '{}': expected an ONNX model or a network script, got an engine, whose precisions "
-                            "are fixed; try the model that it was built from",
-                            *options.model.model));
+    throw unsupported(
+        "[model] '{}': expected an ONNX model or a network script, got an engine, whose precisions are fixed; try the "
+        "model that it was built from",
+        *options.model.model);
   options.python.check();
   options.data.warn_of_unused();
   if (options.data.iterations && *options.data.iterations < 1)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --iterations: expected 1 or more, got {}", *options.data.iterations));
+    throw invalid_argument("[options] --iterations: expected 1 or more, got {}", *options.data.iterations);
   if (!options.comparison.load_outputs.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --load-outputs: expected the results to compare with as --golden FILE");
+    throw invalid_argument("[options] --load-outputs: expected the results to compare with as --golden FILE");
   if (options.config.real_tensorrt())
-    throw Error(ErrorCode::kUnsupported,
-                "[options] --trt-backend tensorrt: precisions are tried on ulpscope's engine; try --check with a "
-                "command that runs TensorRT");
+    throw unsupported(
+        "[options] --trt-backend tensorrt: precisions are tried on ulpscope's engine; try --check with a command that "
+        "runs TensorRT");
 }
 
 }  // namespace
@@ -52,16 +48,16 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(setup.model);
   BuildOptions& build = loaded.build;
   if (build.strongly_typed)
-    throw Error(ErrorCode::kUnsupported,
-                "[build] precisions of a strongly typed network are those of the file: there is nothing to try; try "
-                "without --strongly-typed");
+    throw unsupported(
+        "[build] precisions of a strongly typed network are those of the file: there is nothing to try; try without "
+        "--strongly-typed");
   if (build.enabled.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] Please enable at least one precision besides float32 (e.g. --int8, --fp16, --tf32)");
+    throw invalid_argument(
+        "[options] Please enable at least one precision besides float32 (e.g. --int8, --fp16, --tf32)");
   if (options.config.constraints == "none")
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --precision-constraints none: expected obey (the default) or prefer, since marked layers "
-                "would have no effect");
+    throw invalid_argument(
+        "[options] --precision-constraints none: expected obey (the default) or prefer, since marked layers would have "
+        "no effect");
   build.constraints = options.config.constraints == "prefer" ? ConstraintMode::kPrefer : ConstraintMode::kObey;
   build.assume_lowest = !options.cost_model;
   if (options.golden) setup.golden = load_golden(*options.golden, *loaded.network, options.needs_golden);
@@ -80,8 +76,7 @@ std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSe
     warn_of_kept_defaults(loaded, *setup.network);
     samples.push_back(adapt_inputs(loaded, bindings));
   }
-  if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+  if (samples.empty()) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
   return samples;
 }
 
@@ -90,13 +85,13 @@ GoldenResults load_golden(const std::string& path, const Network& network,
   log_info("Loading golden results from " + path);
   RunResults results = load_results(path);
   if (results.empty() || results.front().second.empty())
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[golden] '{}': expected results of at least one iteration, got none; try saving them with "
-                            "ulpscope run MODEL --onnxrt --save-outputs {}",
-                            path, path));
+    throw invalid_file(
+        "[golden] '{}': expected results of at least one iteration, got none; try saving them with ulpscope run MODEL "
+        "--onnxrt --save-outputs {}",
+        path, path);
   if (results.size() > 1)
-    log_warning(fmt::format("'{}' has the results of {} runners; those of the first ({}) are the golden ones", path,
-                            results.size(), results.front().first));
+    log_warning("'{}' has the results of {} runners; those of the first ({}) are the golden ones", path, results.size(),
+                results.front().first);
   GoldenResults golden;
   golden.runner = results.front().first;
   IterationResult ours;
@@ -124,30 +119,27 @@ GoldenResults load_golden(const std::string& path, const Network& network,
       missing.push_back(name);
   }
   if (pairs.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[golden] '{}': expected the outputs {} of the network, got {}; try results of this model",
-                            path, python_list(names(ours.outputs)), python_list(names(first.outputs))));
+    throw invalid_argument("[golden] '{}': expected the outputs {} of the network, got {}; try results of this model",
+                           path, python_list(names(ours.outputs)), python_list(names(first.outputs)));
   std::vector<std::string> needed;
   if (needs) std::ranges::copy_if(missing, std::back_inserter(needed), needs);
   if (!needed.empty())
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "[golden] '{}': expected all outputs of the network that are judged, got {} without {}; try results "
-            "of this model (`ulpscope run MODEL --onnxrt --save-outputs {}`), or --metric with a --threshold "
-            "for each output that is there (NAME:X)",
-            path, python_list(names(first.outputs)), python_list(needed), path));
-  if (!missing.empty())
-    log_warning(fmt::format("'{}' lacks the outputs {}: they are not judged", path, python_list(missing)));
+    throw invalid_argument(
+        "[golden] '{}': expected all outputs of the network that are judged, got {} without {}; try results of this "
+        "model (`ulpscope run MODEL --onnxrt --save-outputs {}`), or --metric with a --threshold for each output that "
+        "is there (NAME:X)",
+        path, python_list(names(first.outputs)), python_list(needed), path);
+  if (!missing.empty()) log_warning("'{}' lacks the outputs {}: they are not judged", path, python_list(missing));
   for (std::size_t i = 0; i < results.front().second.size(); ++i) {
     const IterationResult& iteration = results.front().second[i];
     TensorMap& outputs = golden.iterations.emplace_back();
     for (const auto& [name, partner] : pairs) {
       const Tensor* tensor = iteration.find(partner);
       if (tensor == nullptr)
-        throw Error(ErrorCode::kInvalidFile, fmt::format("[golden] '{}': iteration {} lacks the output '{}', which the "
-                                                         "first iteration has; try saving the results again",
-                                                         path, i, partner));
+        throw invalid_file(
+            "[golden] '{}': iteration {} lacks the output '{}', which the first iteration has; try saving the results "
+            "again",
+            path, i, partner);
       outputs.push_back({name, *tensor});
     }
   }
@@ -157,8 +149,8 @@ GoldenResults load_golden(const std::string& path, const Network& network,
 void match_counts(std::vector<TensorMap>& samples, GoldenResults& golden) {
   const std::size_t count = std::min(samples.size(), golden.iterations.size());
   if (samples.size() != golden.iterations.size())
-    log_warning(fmt::format("There are {} iteration(s) of inputs and {} of golden results: the first {} of both count",
-                            samples.size(), golden.iterations.size(), count));
+    log_warning("There are {} iteration(s) of inputs and {} of golden results: the first {} of both count",
+                samples.size(), golden.iterations.size(), count);
   samples.resize(count);
   golden.iterations.resize(count);
 }
@@ -173,11 +165,10 @@ void check_golden_results(Trials& trials, GoldenResults& golden, const Precision
         if (own.name != output.name) continue;
         if (options.comparison.no_shape_check) output.tensor = match_shape(output.tensor, own.tensor.shape());
         if (output.tensor.shape() != own.tensor.shape())
-          throw Error(
-              ErrorCode::kInvalidArgument,
-              fmt::format("[golden] output '{}', iteration {}: expected the shape {}, got {}; try results of this "
-                          "model with these inputs, or --no-shape-check",
-                          own.name, i, to_string(own.tensor.shape()), to_string(output.tensor.shape())));
+          throw invalid_argument(
+              "[golden] output '{}', iteration {}: expected the shape {}, got {}; try results of this model with these "
+              "inputs, or --no-shape-check",
+              own.name, i, to_string(own.tensor.shape()), to_string(output.tensor.shape()));
       }
   // A script may judge what it likes.
   if (!options.comparison.script) {
@@ -189,9 +180,9 @@ void check_golden_results(Trials& trials, GoldenResults& golden, const Precision
   for (const RequiredTolerances& each : required)
     if (!each.passed) lines.push_back(describe(each));
   log_warning(
-      fmt::format("Even with every layer in float32 the outputs do not match the golden results; were these made from "
-                  "other inputs (--load-inputs, --seed, --val-range), or are the tolerances too small?\n{}",
-                  fmt::join(lines, "\n")));
+      "Even with every layer in float32 the outputs do not match the golden results; were these made from other inputs "
+      "(--load-inputs, --seed, --val-range), or are the tolerances too small?\n{}",
+      fmt::join(lines, "\n"));
 }
 
 }  // namespace ulpscope::cli

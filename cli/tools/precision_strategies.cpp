@@ -10,6 +10,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "graph/layer_choice.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
@@ -102,8 +103,7 @@ class StrategyTool : public Tool {
 
   int run() override {
     if (!options_.golden) throw UsageError("the following arguments are required: --golden");
-    if (top_ && *top_ < 1)
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --top: expected 1 or more, got {}", *top_));
+    if (top_ && *top_ < 1) throw invalid_argument("[options] --top: expected 1 or more, got {}", *top_);
     if (precision_ == "float16") {
       options_.config.allow(Precision::kFP16) = true;
       higher_ = DataType::kFloat16;
@@ -122,7 +122,7 @@ class StrategyTool : public Tool {
     golden_ = std::move(*setup_.golden);
     samples_ = make_samples(options_, setup_, static_cast<int>(golden_.iterations.size()));
     match_counts(samples_, golden_);
-    if (samples_.size() > 1) log_info(fmt::format("A try passes if all {} iterations do", samples_.size()));
+    if (samples_.size() > 1) log_info("A try passes if all {} iterations do", samples_.size());
     trials_ = std::make_unique<Trials>(setup_.network, setup_.build, samples_);
     {
       Progress progress;
@@ -148,8 +148,8 @@ class StrategyTool : public Tool {
       if (markable_[l] && lowest.precision[l] != *precision_from_type(higher_) &&
           setup_.network->layers[l].op->precision == PrecisionRule::kCompute)
         return;
-    log_warning(fmt::format("Without marks, no layer runs in a lower precision than {}: marking changes nothing{}",
-                            name_of(higher_), options_.cost_model ? "; try without --cost-model" : ""));
+    log_warning("Without marks, no layer runs in a lower precision than {}: marking changes nothing{}",
+                name_of(higher_), options_.cost_model ? "; try without --cost-model" : "");
   }
 
   StrategyResult search() {
@@ -183,12 +183,12 @@ class StrategyTool : public Tool {
     check_interrupted();
     const std::string type = tensorrt_type_name(higher_);
     if (attempt.probe) log_info("Checking that a larger number of layers passes as well");
-    log_info(fmt::format("Will run layer(s): {} in {} precision", text_of(attempt.layers), type));
+    log_info("Will run layer(s): {} in {} precision", text_of(attempt.layers), type);
     const LogIndent indent;
     if (attempt.good && !attempt.probe)
-      log_info(fmt::format("Last known good: {} layer(s) in {} precision", end_of(*attempt.good), type));
+      log_info("Last known good: {} layer(s) in {} precision", end_of(*attempt.good), type);
     if (attempt.bad && !attempt.probe)
-      log_info(fmt::format("Last known bad: {} layer(s) in {} precision", end_of(*attempt.bad), type));
+      log_info("Last known bad: {} layer(s) in {} precision", end_of(*attempt.bad), type);
     Progress progress;
     progress.show(fmt::format("{} layers, about {} tries to go", attempt.count, attempt.remaining));
     std::vector<TensorMap> outputs;
@@ -196,7 +196,7 @@ class StrategyTool : public Tool {
       outputs = trials_->run(trials_->assign(mark_layers(*setup_.network, markable_, attempt.layers, higher_)));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kBuild) throw;
-      log_warning(fmt::format("FAILED | {}", error.what()));
+      log_warning("FAILED | {}", error.what());
       return false;
     }
     const auto required = compare_with_golden(functions_, options_.comparison, golden_, outputs, show_output_);
@@ -219,15 +219,14 @@ class StrategyTool : public Tool {
     std::size_t found = golden.iterations.front().size();
     Trials marked(network, setup_.build, samples_);
     if (found < 2) {
-      log_warning(fmt::format(
-          "[golden] '{}' has no outputs of layers but '{}': layers are ranked against their "
-          "outputs in float32. `ulpscope run {} --onnxrt --onnx-outputs mark all --save-outputs {}` "
-          "would save them",
-          *options_.golden, golden.iterations.front().front().name, *options_.model.model, *options_.golden));
+      log_warning(
+          "[golden] '{}' has no outputs of layers but '{}': layers are ranked against their outputs in float32. "
+          "`ulpscope run {} --onnxrt --onnx-outputs mark all --save-outputs {}` would save them",
+          *options_.golden, golden.iterations.front().front().name, *options_.model.model, *options_.golden);
       golden.iterations = marked.run(marked.full_precision(), /*keep=*/false);
       found = network->outputs.size();
     }
-    log_info(fmt::format("Ranking layers by {} of {} layer outputs", found, network->outputs.size()));
+    log_info("Ranking layers by {} of {} layer outputs", found, network->outputs.size());
     const Assignment lowest = marked.assign(mark_layers(*network, markable_, {}, higher_));
     const std::vector<TensorMap> outputs = marked.run(lowest);
     std::vector<double> errors;
@@ -252,8 +251,8 @@ class StrategyTool : public Tool {
           lowest.precision[l] == *precision_from_type(higher_) ||
           std::ranges::find(ranking, l.number()) != ranking.end())
         continue;
-      log_verbose(fmt::format("{}. {} | largest absolute difference {:.4g}", ranking.size() + 1,
-                              network->layers[l].name, errors[index]));
+      log_verbose("{}. {} | largest absolute difference {:.4g}", ranking.size() + 1, network->layers[l].name,
+                  errors[index]);
       ranking.push_back(l.number());
     }
     return ranking;
@@ -283,11 +282,11 @@ class StrategyTool : public Tool {
     if (result.monotone()) return;
     for (const auto& [count, passed] : result.tried)
       if (!passed && count > static_cast<int>(layers.size()))
-        log_warning(fmt::format("Passing is not monotone: the {} layer(s) pass, the {} fail. The answer passes, but {}",
-                                end_of(static_cast<int>(layers.size())), end_of(count),
-                                kind_ == Kind::kBisect
-                                    ? "a smaller one may exist; try `precision linear`, which leaves no number out"
-                                    : "other choices of layers may be smaller"));
+        log_warning("Passing is not monotone: the {} layer(s) pass, the {} fail. The answer passes, but {}",
+                    end_of(static_cast<int>(layers.size())), end_of(count),
+                    kind_ == Kind::kBisect
+                        ? "a smaller one may exist; try `precision linear`, which leaves no number out"
+                        : "other choices of layers may be smaller");
   }
 
   void save(const std::vector<int>& layers) {

@@ -1,15 +1,13 @@
 #include "ulpscope/report.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "runners/worker.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -72,13 +70,12 @@ class ReportTool : public Tool {
   static void check_output(const fs::path& output, const fs::path& source) {
     std::error_code ignored;
     if (fs::equivalent(output, source, ignored))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[report] '{}': expected another file for the page than the answer, got the same; try -o "
-                              "report.html",
-                              output.string()));
+      throw invalid_argument(
+          "[report] '{}': expected another file for the page than the answer, got the same; try -o report.html",
+          output.string());
     if (fs::is_directory(output, ignored))
-      throw Error(ErrorCode::kIo, fmt::format("[report] '{}': expected a file to write, got a folder; try -o {}",
-                                              output.string(), (output / "report.html").string()));
+      throw error_of(ErrorCode::kIo, "[report] '{}': expected a file to write, got a folder; try -o {}",
+                     output.string(), (output / "report.html").string());
   }
 
   std::optional<std::string> answer_, typed_, compare_, output_;

@@ -11,6 +11,7 @@
 #include "console.h"
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
@@ -31,8 +32,6 @@
 #include "tools/run_options.h"
 #include "tools/run_plots.h"
 #include "tools/tool.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -40,14 +39,12 @@ namespace {
 TensorRTOptions tensorrt_options(const RunOptions& options) {
   const BuildOptions build = options.config.build_options(options.model);
   if (!options.network.clamp_constants.empty())
-    throw Error(
-        ErrorCode::kUnsupported,
+    throw unsupported(
         "[options] --clamp-constants: TensorRT reads the file as it is; try changing the constants in the file");
   if (options.network.repairs)
-    throw Error(
-        ErrorCode::kUnsupported,
-        "[options] --repairs: TensorRT reads the file as it is; try --trt-backend ulpscope, or leave the repairs "
-        "out of the search with --no-repair");
+    throw unsupported(
+        "[options] --repairs: TensorRT reads the file as it is; try --trt-backend ulpscope, or leave the repairs out "
+        "of the search with --no-repair");
   TensorRTOptions result;
   result.enabled = build.enabled;
   result.strongly_typed = build.strongly_typed;
@@ -154,8 +151,7 @@ class RunTool : public Tool {
   void check_options() const {
     const ModelArgs& model = options_.model;
     if (!options_.runners.runners.empty() && !model.given())
-      throw Error(
-          ErrorCode::kInvalidArgument,
+      throw invalid_argument(
           "One or more runners was specified, but no model file was provided. Make sure you've specified the model "
           "path, and also that it's not being consumed as an argument for another parameter");
     if (options_.runners.runners.empty())
@@ -171,17 +167,16 @@ class RunTool : public Tool {
     check_paths();
     options_.data.warn_of_unused();
     if (options_.data.iterations && *options_.data.iterations < 0)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
+      throw invalid_argument("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations);
   }
 
   void check_sequential(const std::string& path) const {
     std::error_code ignored;
     if (options_.comparison.sequential && std::filesystem::is_directory(path, ignored))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --load-outputs: with --sequential-runners, expected a file, got the directory "
-                              "'{}'; try without --sequential-runners, which changes nothing else",
-                              path));
+      throw invalid_argument(
+          "[options] --load-outputs: with --sequential-runners, expected a file, got the directory '{}'; try without "
+          "--sequential-runners, which changes nothing else",
+          path);
   }
 
   /// A folder of iterations has no files from before, which would be read as further iterations.
@@ -189,15 +184,15 @@ class RunTool : public Tool {
     std::error_code ignored;
     if (path && is_saved_as_folder(*path, 1) && std::filesystem::is_directory(*path, ignored) &&
         !std::filesystem::is_empty(*path, ignored))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] {}: '{}' is a directory that is not empty; a file per iteration is written "
-                              "to a new or empty one; try another path, or one with an extension for a single file",
-                              option, *path));
+      throw invalid_argument(
+          "[options] {}: '{}' is a directory that is not empty; a file per iteration is written to a new or empty one; "
+          "try another path, or one with an extension for a single file",
+          option, *path);
   }
 
   static void log_saving(const char* what, const std::string& path, std::size_t iterations) {
     const bool folder = is_saved_as_folder(path, iterations);
-    log_info(fmt::format("Saving {} to {}{}", what, folder ? "a directory of per-iteration files: " : "", path));
+    log_info("Saving {} to {}{}", what, folder ? "a directory of per-iteration files: " : "", path);
   }
 
   /// Results that replace those that they are compared with would always agree.
@@ -212,10 +207,10 @@ class RunTool : public Tool {
         const std::filesystem::path from = std::filesystem::absolute(path).lexically_normal();
         const std::filesystem::path inside = from.lexically_relative(to);
         if (!inside.empty() && *inside.begin() != "..")
-          throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] '{}' overlaps the save path '{}', so it would be written over; try "
-                                  "another path for what is saved",
-                                  path, **saved));
+          throw invalid_argument(
+              "[options] '{}' overlaps the save path '{}', so it would be written over; try another path for what is "
+              "saved",
+              path, **saved);
       }
     }
     if (options_.gen_script) return;
@@ -225,9 +220,10 @@ class RunTool : public Tool {
 
   void check_onnx(const char* runner) const {
     if (options_.model.type() != ModelType::kOnnx)
-      throw Error(ErrorCode::kUnsupported, fmt::format("[model] {}: expected an ONNX model, got '{}'; try comparing "
-                                                       "with results of an ONNX model through --load-outputs",
-                                                       runner, *options_.model.model));
+      throw unsupported(
+          "[model] {}: expected an ONNX model, got '{}'; try comparing with results of an ONNX model through "
+          "--load-outputs",
+          runner, *options_.model.model);
   }
 
   /// The model as ONNX Runtime gets it, by the backend that others are compared with.
@@ -312,9 +308,8 @@ class RunTool : public Tool {
       for (const auto& [name, tensor] : inputs[i]) {
         const std::filesystem::path inside = std::filesystem::path(name + ".bin").lexically_normal();
         if (inside.is_absolute() || *inside.begin() == "..")
-          throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] --save-input-blob: input '{}' would be written outside of '{}'", name,
-                                  folder.string()));
+          throw invalid_argument("[options] --save-input-blob: input '{}' would be written outside of '{}'", name,
+                                 folder.string());
         write_file(folder / fmt::format("{:010}", i) / inside,
                    std::string_view(static_cast<const char*>(tensor.raw()), tensor.bytes()));
       }

@@ -1,17 +1,14 @@
 #include "tools/run_engine.h"
 
-#include <fmt/format.h>
-
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "ops/registry.h"
 #include "tools/calibrate.h"
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
 #include "tools/timing_cache.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -19,8 +16,7 @@ namespace {
 std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   const BuildOptions running = options.config.build_options(options.model);
   const auto no_effect = [](bool given, std::string_view option) {
-    if (given)
-      log_warning(fmt::format("[options] {} has no effect: the model is an engine that is built already", option));
+    if (given) log_warning("[options] {} has no effect: the model is an engine that is built already", option);
   };
   no_effect(!options.network.layer_precisions.empty(), "--layer-precisions");
   no_effect(!options.network.postprocess_scripts.empty(), "--trt-npps");
@@ -72,11 +68,10 @@ void save_engine_files(const RunOptions& options, const Engine& engine) {
   if (options.config.save_timing_cache) save_timing_cache(*options.config.save_timing_cache, engine);
   if (options.network.save_engine) {
     if (const Layer* layer = foreign_layer(engine.network()))
-      throw Error(
-          ErrorCode::kUnsupported,
-          fmt::format("[engine] --save-engine: expected operators of ulpscope's own, got layer '{}' ({}), which "
-                      "runs in ONNX Runtime; try an ONNX file: `convert`, or `run` without --save-engine",
-                      layer->name, layer->op->name));
+      throw unsupported(
+          "[engine] --save-engine: expected operators of ulpscope's own, got layer '{}' ({}), which runs in ONNX "
+          "Runtime; try an ONNX file: `convert`, or `run` without --save-engine",
+          layer->name, layer->op->name);
     log_info("Saving engine to " + *options.network.save_engine);
     const WritingFile writing;
     engine.save(*options.network.save_engine);

@@ -8,11 +8,11 @@
 #include "compare/data_loader.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "runners/engine_runner.h"
 #include "tools/network_setup.h"
 #include "tools/run_profile.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -66,10 +66,8 @@ void warm_up(Runner& runner, int count, const std::vector<TensorMap>& inputs,
   if (count == 0) return;
   log(kStartLevel, fmt::format("{:35} | Running {} warm-up run(s)", runner.name(), count));
   if (inputs.empty()) {
-    log_warning(
-        fmt::format("{} warm-up run(s) were requested, but data loader did not supply any data. "
-                    "Skipping warm-up run(s)",
-                    count));
+    log_warning("{} warm-up run(s) were requested, but data loader did not supply any data. Skipping warm-up run(s)",
+                count);
     return;
   }
   const TensorMap first = adapt_inputs(inputs[0], bindings);
@@ -84,10 +82,9 @@ void show_profile(const RunOptions& options, Runner& runner, const TensorMap& fe
   if (!options.profile && !options.profile_trace) return;
   const auto steps = profile_runner(runner, feed);
   if (!steps) return;
-  if (steps->empty()) return log_warning(fmt::format("[run] {}: this backend has no times of steps", runner.name()));
+  if (steps->empty()) return log_warning("[run] {}: this backend has no times of steps", runner.name());
   const cpu::MachineLimits limits = cpu::measure_limits();
-  if (options.profile)
-    log_info(fmt::format("{:35}\n---- Profile ----\n{}", runner.name(), profile_table(*steps, limits)));
+  if (options.profile) log_info("{:35}\n---- Profile ----\n{}", runner.name(), profile_table(*steps, limits));
   if (!options.profile_trace) return;
   log_info("Saving profile to " + *options.profile_trace);
   const WritingFile writing;

@@ -1,6 +1,5 @@
 #include "tools/run_onnx.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,12 +7,11 @@
 #include <set>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/text.h"
 #include "interrupt.h"
 #include "onnx/description.h"
 #include "onnx/edit.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -34,9 +32,8 @@ std::vector<std::string> outputs_by_type(const RunOptions& options) {
         if (!output.empty()) result.push_back(output);
     }
     if (!found)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[outputs] --onnx-outputs-by-type: the model has no node of type '{}'; it has {}", type,
-                              fmt::join(known, ", ")));
+      throw invalid_argument("[outputs] --onnx-outputs-by-type: the model has no node of type '{}'; it has {}", type,
+                             fmt::join(known, ", "));
   }
   return result;
 }
@@ -81,8 +78,8 @@ void prepare_onnx(RunOptions& options, ScriptHost& host, std::optional<Temporary
     return;
   }
   if (!options.model.given() || options.model.type() != ModelType::kOnnx)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --fp-to-fp16, --save-onnx and --onnx-outputs-by-type: expected an ONNX model, got none");
+    throw invalid_argument(
+        "[options] --fp-to-fp16, --save-onnx and --onnx-outputs-by-type: expected an ONNX model, got none");
   if (!onnx.outputs_by_type.empty()) {
     for (std::string& name : outputs_by_type(options))
       if (std::ranges::find(onnx.outputs, name) == onnx.outputs.end()) onnx.outputs.push_back(std::move(name));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "console.h"
+#include "core/messages.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -14,7 +15,7 @@ std::string absolute(const std::optional<std::string>& folder) {
 }
 
 void log_files(const Value& files, const std::string& what) {
-  for (const std::string& file : files.strings()) log_info(fmt::format("Saving {} to: '{}'", what, file));
+  for (const std::string& file : files.strings()) log_info("Saving {} to: '{}'", what, file);
 }
 
 /// NumPy has no narrow floats to draw.

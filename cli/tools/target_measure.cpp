@@ -5,23 +5,21 @@
 
 #include "args/debug.h"
 #include "console.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "interrupt.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/tool.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 
 void measure_target_of(const std::filesystem::path& file, const Model& model, const TensorsByName& sample) {
   const MeasuredTarget measured = measure_target(file, model, sample, show_measuring);
-  log_info(fmt::format(
-      "Saving target to {}: {}, with the times of {} kernels{}", file.string(), measured.name, measured.kernels,
-      measured.left_out > 0
-          ? fmt::format("; {} groups have no time of their own and are estimated from the rates", measured.left_out)
-          : ""));
+  log_info("Saving target to {}: {}, with the times of {} kernels{}", file.string(), measured.name, measured.kernels,
+           measured.left_out > 0 ? fmt::format("; {} groups have no time of their own and are estimated from the rates",
+                                               measured.left_out)
+                                 : "");
 }
 
 void show_measuring(const std::string& what) {
@@ -92,7 +90,7 @@ class TargetMeasureTool : public Tool {
     if (!options_.model.given()) {
       const BuildOptions build = options_.config.build_options(options_.model);
       const MeasuredTarget measured = measure_target(*output_, build.backend, build.threads, show_measuring);
-      log_info(fmt::format("Saving target to {}: {}", *output_, measured.name));
+      log_info("Saving target to {}: {}", *output_, measured.name);
       return 0;
     }
     options_.model.check_not_replaced("-o", *output_);
@@ -115,8 +113,8 @@ class TargetMeasureTool : public Tool {
     if (how.load_times.empty() && how.backend != "cuda")
       throw UsageError("argument --shapes: expected --backend cuda, whose kernels are modelled, or --load-shapes");
     const MeasuredTarget measured = measure_kernels(*output_, how, show_measuring);
-    log_info(fmt::format("Saving target to {}: {}, with a model of kernels that was fitted to {} times", *output_,
-                         measured.name, measured.kernels));
+    log_info("Saving target to {}: {}, with a model of kernels that was fitted to {} times", *output_, measured.name,
+             measured.kernels);
     return 0;
   }
 

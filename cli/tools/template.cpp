@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "interrupt.h"
 #include "runners/template_script.h"
 #include "tools/gen_script.h"
 #include "tools/tool.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 
@@ -37,7 +37,7 @@ class TemplateTool : public Tool {
     }
     const WritingFile writing;
     write_file(*output_, text);
-    log_info(fmt::format("Writing {} to {}", name_, *output_));
+    log_info("Writing {} to {}", name_, *output_);
     return 0;
   }
 

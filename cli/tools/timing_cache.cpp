@@ -7,9 +7,10 @@
 
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "engine/timing_cache.h"
+#include "interrupt.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -43,10 +44,9 @@ TimingCache read_cache(const std::filesystem::path& path) {
     return timing_cache_from_json(read_file(path));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidFile) throw;
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[options] --save-timing-cache {}: expected a timing cache of ulpscope, or no file; try "
-                            "another path ({})",
-                            path.string(), error.what()));
+    throw invalid_file(
+        "[options] --save-timing-cache {}: expected a timing cache of ulpscope, or no file; try another path ({})",
+        path.string(), error.what());
   }
 }
 

@@ -13,6 +13,7 @@
 #include "compare/data_loader.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "interrupt.h"
@@ -93,15 +94,15 @@ class VerifyTool : public Tool {
     if (json_ == "-") move_log_to_stderr();
     model_.check_exists();
     if (model_.type() == ModelType::kEngine)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[model] '{}': expected the ONNX model or the network script that was searched, got an "
-                              "engine, whose precisions are fixed",
-                              *model_.model));
+      throw unsupported(
+          "[model] '{}': expected the ONNX model or the network script that was searched, got an engine, whose "
+          "precisions are fixed",
+          *model_.model);
     if (model_.type() == ModelType::kNetworkScript && runner() != "ulpscope" && !typed_)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[verify] --runner {}: expected an ONNX model, which the typed model is made of, got the "
-                              "network script '{}'; try --typed FILE, or no --runner",
-                              runner(), *model_.model));
+      throw unsupported(
+          "[verify] --runner {}: expected an ONNX model, which the typed model is made of, got the network script "
+          "'{}'; try --typed FILE, or no --runner",
+          runner(), *model_.model);
     data_.warn_of_unused();
     limits_.check();
     const AnswerFile answer = read_answer_set(*answer_path_, set_);
@@ -124,8 +125,7 @@ class VerifyTool : public Tool {
     std::vector<TensorMap> samples = make_inputs(
         model_, data_, *host, input_bindings(*loaded.network),
         data_.generates() ? fitting_shapes(*loaded.network, model_) : std::vector<std::pair<std::string, Shape>>{});
-    if (samples.empty())
-      throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+    if (samples.empty()) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
     if (data_.generates())
       log_warning(
           "[verify] The inputs are random numbers, since none were given, and the answer names no files of inputs; try "
@@ -163,8 +163,7 @@ class VerifyTool : public Tool {
     std::error_code ignored;
     for (const std::string& file : answer.inputs)
       if (!std::filesystem::exists(file, ignored)) {
-        log_warning(fmt::format("[verify] --answer {}: '{}', which the search read inputs from, is not there",
-                                *answer_path_, file));
+        log_warning("[verify] --answer {}: '{}', which the search read inputs from, is not there", *answer_path_, file);
         return;
       }
     data_.load_inputs = answer.inputs;
@@ -195,13 +194,12 @@ class VerifyTool : public Tool {
       options.candidate.clear();
       float32_.reset();
       log_warning(
-          fmt::format("[verify] The model in float32 gives nothing to compare with on {}, so that its results "
-                      "are held against ulpscope's: {}",
-                      runner(), error.what()));
+          "[verify] The model in float32 gives nothing to compare with on {}, so that its results are held against "
+          "ulpscope's: {}",
+          runner(), error.what());
       return;
     }
-    if (float32_->used > 0)
-      log_info(fmt::format("In float32, {} itself is off from ulpscope: {}", runner(), text_of(*float32_)));
+    if (float32_->used > 0) log_info("In float32, {} itself is off from ulpscope: {}", runner(), text_of(*float32_));
   }
 
   std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,
@@ -218,7 +216,7 @@ class VerifyTool : public Tool {
       const LogFloor quiet(LogLevel::kWarning);  // Nobody looks for a file that goes again.
       convert(model, typed, first, convert_options);
     } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
-      throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
+      throw error_of(ErrorCode::kNotFound, "[verify] --typed '{}': no such file", typed.string());
     }
     try {
       return run_all(*make_runner(typed, samples, host), samples);
@@ -226,10 +224,10 @@ class VerifyTool : public Tool {
       const bool has_bf16 = std::ranges::find(answer.precisions, name_of(Precision::kBF16)) != answer.precisions.end();
       const std::string missing = runner() == "tensorrt" ? "" : missing_in_onnxruntime(error.what(), has_bf16);
       if (missing.empty()) throw;
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[verify] --runner {}: expected ONNX Runtime to run the typed model, {}; try a newer "
-                              "release of it, --runner {}, or none, which emulates the answer",
-                              runner(), missing, runner() == "onnxrt" ? "onnxrt-cuda" : "tensorrt"));
+      throw unsupported(
+          "[verify] --runner {}: expected ONNX Runtime to run the typed model, {}; try a newer release of it, --runner "
+          "{}, or none, which emulates the answer",
+          runner(), missing, runner() == "onnxrt" ? "onnxrt-cuda" : "tensorrt");
     }
   }
 

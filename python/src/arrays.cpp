@@ -1,6 +1,5 @@
 #include "arrays.h"
 
-#include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
@@ -8,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace nb = nanobind;
 
@@ -109,9 +108,7 @@ Tensor to_tensor(nb::handle value, const std::string& what) {
   const auto type = data_type_from_name(dtype);
   const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
   if (!type || size_of(*type) == 0) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what, dtype));
+    throw invalid_argument("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what, dtype);
   }
   if (!native) array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
   Shape shape;

@@ -1,17 +1,16 @@
 #include "ulpscope/convert.h"
 
-#include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "core/messages.h"
 #include "functions.h"
 #include "judgement.h"
 #include "long_call.h"
 #include "samples.h"
-#include "ulpscope/error.h"
 
 namespace nb = nanobind;
 
@@ -44,8 +43,7 @@ void set_io_types(ConvertOptions& options, const std::map<std::string, std::stri
   for (const auto& [name, text] : types) {
     const auto type = data_type_from_name(text);
     if (!type)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[convert] io_types '{}': expected float32, float16 or bfloat16, got '{}'", name, text));
+      throw invalid_argument("[convert] io_types '{}': expected float32, float16 or bfloat16, got '{}'", name, text);
     options.io_types[name] = *type;
   }
 }

@@ -1,11 +1,11 @@
 #include "ulpscope/criterion.h"
 
-#include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
 
+#include "core/messages.h"
 #include "long_call.h"
 #include "model.h"
 #include "samples.h"
@@ -21,9 +21,8 @@ std::map<std::string, double> values_of(nb::handle result, const std::string& na
     const nb::object as_float = nb::steal(PyNumber_Float(value.ptr()));
     if (as_float.is_valid()) return nb::cast<double>(as_float);
     PyErr_Clear();
-    throw Error(ErrorCode::kScript,
-                fmt::format("[criterion] {}: expected a number, or a dictionary of them by output, got {}", name,
-                            nb::cast<std::string>(nb::repr(value))));
+    throw error_of(ErrorCode::kScript, "[criterion] {}: expected a number, or a dictionary of them by output, got {}",
+                   name, nb::cast<std::string>(nb::repr(value)));
   };
   if (!nb::isinstance<nb::dict>(result)) return {{"", number(result)}};
   std::map<std::string, double> values;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace nb = nanobind;
 
@@ -69,7 +69,7 @@ constexpr std::array kTypes{
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] {}: {}", what, why));
+  throw invalid_argument("[run] {}: {}", what, why);
 }
 
 DataType type_of(const DlType& given, const std::string& what) {

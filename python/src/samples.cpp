@@ -8,8 +8,8 @@
 #include "arrays.h"
 #include "compare/data_loader.h"
 #include "compare/json_files.h"
+#include "core/messages.h"
 #include "long_call.h"
-#include "ulpscope/error.h"
 
 namespace nb = nanobind;
 
@@ -30,8 +30,7 @@ nb::list outputs_of_first_runner(const std::filesystem::path& path) {
   LongCall call;
   const RunResults results = call.run([&] { return load_results(path); });
   if (results.empty() || results.front().second.empty())
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[golden] '{}': expected results of at least one iteration, got none", path.string()));
+    throw invalid_file("[golden] '{}': expected results of at least one iteration, got none", path.string());
   std::vector<TensorMap> samples;
   for (const IterationResult& each : results.front().second) samples.push_back(each.outputs);
   return to_list(samples);

@@ -1,6 +1,5 @@
 #include "ulpscope/search.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
@@ -10,11 +9,11 @@
 #include <limits>
 
 #include "arrays.h"
+#include "core/messages.h"
 #include "functions.h"
 #include "long_call.h"
 #include "precision/sample_server.h"
 #include "samples.h"
-#include "ulpscope/error.h"
 #include "whole_number.h"
 
 namespace nb = nanobind;
@@ -24,8 +23,7 @@ namespace {
 
 Objective objective_named(const std::string& name) {
   if (const auto objective = ulpscope::objective_named(name)) return *objective;
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] objective: expected one of {}, got '{}'",
-                                                       fmt::join(objective_names(), ", "), name));
+  throw invalid_argument("[search] objective: expected one of {}, got '{}'", fmt::join(objective_names(), ", "), name);
 }
 
 /// `progress` is called with stage, done, all, trials and best, unless it is None.
@@ -91,9 +89,7 @@ void bind_search(nb::module_& module) {
         self.ladder.clear();
         for (const std::string& name : names) {
           const auto precision = precision_named(name);
-          if (!precision)
-            throw Error(ErrorCode::kInvalidArgument,
-                        fmt::format("[search] fallback: there is no precision '{}'", name));
+          if (!precision) throw invalid_argument("[search] fallback: there is no precision '{}'", name);
           self.ladder.push_back(*precision);
         }
       });

@@ -1,11 +1,9 @@
 #include "whole_number.h"
 
-#include <fmt/format.h>
-
 #include <string>
 
+#include "core/messages.h"
 #include "core/parallel.h"
-#include "ulpscope/error.h"
 
 namespace nb = nanobind;
 
@@ -16,8 +14,7 @@ std::int64_t to_whole_number(nb::handle value, std::string_view where) {
   const long long result = number ? PyLong_AsLongLong(number.ptr()) : -1;
   if (PyErr_Occurred() == nullptr) return result;
   PyErr_Clear();
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected a whole number of 64 bits, got {}", where, nb::repr(value).c_str()));
+  throw invalid_argument("{}: expected a whole number of 64 bits, got {}", where, nb::repr(value).c_str());
 }
 
 int to_threads(nb::handle value, std::string_view where) {
@@ -26,9 +23,7 @@ int to_threads(nb::handle value, std::string_view where) {
 
 std::size_t to_bytes(nb::handle value, std::string_view where) {
   const std::int64_t bytes = to_whole_number(value, where);
-  if (bytes < 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: expected 0 (no limit) or more bytes, got {}", where, bytes));
+  if (bytes < 0) throw invalid_argument("{}: expected 0 (no limit) or more bytes, got {}", where, bytes);
   return static_cast<std::size_t>(bytes);
 }
 

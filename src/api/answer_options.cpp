@@ -1,11 +1,10 @@
 // What an answer was built with, as options of a model.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "ulpscope/answer.h"
-#include "ulpscope/error.h"
 #include "ulpscope/model.h"
 
 namespace ulpscope {
@@ -13,11 +12,10 @@ namespace ulpscope {
 ModelOptions options_for(const AnswerFile& answer) {
   const BuildRecord& build = answer.build;
   if (!build.changes.empty())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[answer] '{}': expected an answer about the network of a file, got one that {} {} "
-                            "changed; try the program: ulpscope run {}",
-                            answer.path.string(), build.changes.front().option,
-                            fmt::join(build.changes.front().values, " "), answer.model));
+    throw unsupported(
+        "[answer] '{}': expected an answer about the network of a file, got one that {} {} changed; try the program: "
+        "ulpscope run {}",
+        answer.path.string(), build.changes.front().option, fmt::join(build.changes.front().values, " "), answer.model);
   ModelOptions options;
   options.precisions.clear();
   for (const std::string& name : answer.precisions)

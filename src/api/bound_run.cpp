@@ -1,15 +1,13 @@
 #include "ulpscope/bound_run.h"
 
-#include <fmt/format.h>
-
 #include <mutex>
 #include <utility>
 
-#include "api/tensors_in_order.h"
 #include "api/onnx_engine_impl.h"
+#include "api/tensors_in_order.h"
 #include "backend/device_plan.h"
+#include "core/messages.h"
 #include "runtime/device_run.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -72,8 +70,8 @@ Tensor to_host(const DeviceTensor& tensor, void* stream) {
   if (!tensor.cuda) return to_cpu_tensor(tensor);
   DeviceSpace* const space = &find_device_backend("cuda")->space();
   if (*tensor.cuda != space->number())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] expected a tensor on CUDA device {}, got one on {}",
-                                                         space->number(), place_of(tensor)));
+    throw invalid_argument("[run] expected a tensor on CUDA device {}, got one on {}", space->number(),
+                           place_of(tensor));
   Tensor result(tensor.type, tensor.shape);
   if (result.bytes() > 0) space->download(result.raw(), tensor.data, result.bytes(), stream);
   return result;

@@ -1,7 +1,5 @@
 #include "ulpscope/calibrate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -9,12 +7,11 @@
 #include "calibration/calibration.h"
 #include "calibration/calibration_cache.h"
 #include "compare/metrics.h"
+#include "core/messages.h"
 #include "graph/layer_choice.h"
 #include "precision/criterion.h"
 #include "precision/trials.h"
 #include "runtime/memory_limit.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -38,8 +35,8 @@ Calibration calibrate(Model& model, const CalibrationSource& next, const Calibra
   };
   Calibration made = calibrate(loaded.network, with_threads, source, progress, loaded.weights);
   end_limited(limit, "a sample, the values that are counted of it, and what a run holds took", "smaller samples");
-  log_info(fmt::format("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
-                       cache_name_of(options.algorithm)));
+  log_info("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
+           cache_name_of(options.algorithm));
   if (loaded.build.profiles.empty())
     for (const auto& [name, shape] : made.first_shapes) loaded.build.typical_shapes.emplace(name, shape);
   loaded.build.scales = made.scales;
@@ -59,9 +56,9 @@ void measure_activations(Model& model, std::span<const TensorsByName> samples) {
       loaded.weight_scales.value_or(WeightScales::kActivations) != WeightScales::kActivations)
     return;
   if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[calibrate] weight_scales: expected at least one sample to measure activations on, got none; try "
-                "--calibration-inputs, or --weight-scales amax");
+    throw invalid_argument(
+        "[calibrate] weight_scales: expected at least one sample to measure activations on, got none; try "
+        "--calibration-inputs, or --weight-scales amax");
   CalibrationOptions options;
   options.threads = build.threads;
   const std::size_t limit = build.memory_limit;
@@ -73,19 +70,18 @@ void measure_activations(Model& model, std::span<const TensorsByName> samples) {
                                           options, loaded.weights);
   build.scale_choice.weights = WeightScales::kActivations;
   log_info(
-      fmt::format("Scales of weights in 4 bits are chosen by activations: the mean squares of what {} product(s) read "
-                  "in {} sample(s)",
-                  build.mean_squares.size(), samples.size()));
+      "Scales of weights in 4 bits are chosen by activations: the mean squares of what {} product(s) read in {} "
+      "sample(s)",
+      build.mean_squares.size(), samples.size());
 }
 
 double calibration_error(const Model& model, std::span<const TensorsByName> samples) {
   const LoadedModel& loaded = ModelAccess::loaded(model);
   if (!loaded.build.enabled.has_quantized())
-    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected a model that is read for int8, got one without");
+    throw invalid_argument("[calibrate] expected a model that is read for int8, got one without");
   const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
   if (fitted.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[calibrate] expected at least one sample to measure the error on, got none");
+    throw invalid_argument("[calibrate] expected at least one sample to measure the error on, got none");
   BuildOptions build = loaded.build;
   build.assume_lowest = true;
   Trials trials(loaded.network, build, fitted, loaded.weights);

@@ -12,6 +12,7 @@
 #include "convert/convert.h"
 #include "convert/precision_forms.h"
 #include "convert/relax.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/quantized_choices.h"
@@ -22,8 +23,6 @@
 #include "precision/trials.h"
 #include "runtime/engine.h"
 #include "runtime/memory_limit.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -42,15 +41,15 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   choice.build.constraints = ConstraintMode::kObey;
   if (!options.answer && model.weight_scales == WeightScales::kActivations &&
       choice.build.scale_choice.weights != WeightScales::kActivations)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[convert] --weight-scales activations: expected samples to measure activations on, got none; try "
-                "--calibration-inputs, or --weight-scales least-squares");
+    throw invalid_argument(
+        "[convert] --weight-scales activations: expected samples to measure activations on, got none; try "
+        "--calibration-inputs, or --weight-scales least-squares");
   const std::string where = options.answer ? fmt::format("[convert] --answer {}", options.answer->path.string()) : "";
   if (options.answer) {
     check_answer_model(model, *options.answer, where);
     if (!options.lower.empty())
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
+      throw invalid_argument(
+          "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
     if (choice.build.scales.empty()) choice.build.scales = options.answer->scales;
     take_scale_choice(*options.answer, where, choice.build);
     const auto& repairs = options.answer->answer.repairs;
@@ -69,14 +68,14 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
 std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
                                Choice& choice, std::optional<AnswerFile>& answer) {
   if (!options.lower.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --relax and --lower contradict each other: what --lower names shall be low; try --keep");
+    throw invalid_argument(
+        "[options] --relax and --lower contradict each other: what --lower names shall be low; try --keep");
   CriterionOptions tolerance = options.criterion;
   if (criterion_words(tolerance).empty()) {
     if (!options.answer)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] --relax: expected a tolerance that the outputs must stay within, got none; try --answer "
-                  "ANSWER.json, or --metric rel-l2 --threshold 0.01");
+      throw invalid_argument(
+          "[options] --relax: expected a tolerance that the outputs must stay within, got none; try --answer "
+          "ANSWER.json, or --metric rel-l2 --threshold 0.01");
     tolerance = criterion_of(*options.answer, "[options] --relax");
   }
   const auto criterion = make_criterion(tolerance, model.scripts(), model.output_names());
@@ -181,8 +180,8 @@ std::vector<TensorMap> every_other(const std::vector<TensorMap>& samples, std::s
 void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
                        Choice& choice, ConvertedModel& result) {
   if (!choice.build.enabled.has_quantized())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --bias-correction: expected layers in int8, got none; try --int8, or an answer with int8");
+    throw invalid_argument(
+        "[options] --bias-correction: expected layers in int8, got none; try --int8, or an answer with int8");
   const auto error_of = [&](const Choice& each, const std::vector<TensorMap>& of) {
     const auto spec = specialize_for(*each.network, of.front());
     return error_against(exact_outputs(model, choice.build, of, options.interrupt), each,
@@ -201,9 +200,8 @@ void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, 
   const std::string without =
       made.without_bias > 0 ? fmt::format("; {} int8 product(s) have no bias", made.without_bias) : "";
   if (!(elsewhere < before)) {
-    log_info(fmt::format("[convert] No bias is corrected: rel-l2 would be {:.3g} instead of {:.3g}{}{}", elsewhere,
-                         before, elsewhere > after ? " on samples that the correction does not come from" : "",
-                         without));
+    log_info("[convert] No bias is corrected: rel-l2 would be {:.3g} instead of {:.3g}{}{}", elsewhere, before,
+             elsewhere > after ? " on samples that the correction does not come from" : "", without);
     result.error = result.uncorrected_error;
     return;
   }
@@ -244,8 +242,7 @@ std::string nothing_lowered_text(const std::optional<AnswerFile>& file) {
 ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
                        const ConvertOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(model);
-  if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
+  if (samples.empty()) throw invalid_argument("[convert] expected inputs to check the model with, got none");
   loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
   begin_limited(*loaded.network, loaded.build.memory_limit);
   Choice choice = make_choice(loaded, options);
@@ -293,7 +290,7 @@ void convert_to_engine(const Model& model, const std::filesystem::path& path, co
   const auto engine = make_engine(ModelAccess::loaded(model), options);
   if (options.interrupt) options.interrupt();
   engine->save(path);
-  log_info(fmt::format("Saving engine to {}", path.string()));
+  log_info("Saving engine to {}", path.string());
 }
 
 OnnxEngine build_engine(const Model& model, const ConvertOptions& options) {

@@ -1,12 +1,10 @@
 #include "runtime/measure_target.h"
 
-#include <fmt/format.h>
-
 #include "api/loaded_model.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "runtime/measure_kernels.h"
-#include "ulpscope/error.h"
 #include "ulpscope/target.h"
 
 namespace ulpscope {
@@ -20,9 +18,8 @@ MeasureProgress or_silent(const MeasuringProgress& progress) {
 
 void check_name(const std::filesystem::path& file) {
   if (!is_target_file(file.string()))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[target] '{}': expected a file name that ends in .json, by which --target knows files",
-                            file.string()));
+    throw invalid_argument("[target] '{}': expected a file name that ends in .json, by which --target knows files",
+                           file.string());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
@@ -18,8 +19,6 @@
 #include "precision/repair.h"
 #include "runners/foreign_operators.h"
 #include "runtime/default_target.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -108,8 +107,8 @@ std::shared_ptr<const MappedFile> LoadedModel::file_at(const std::filesystem::pa
 void warn_of_replaced_files(const Network& network, std::string_view what) {
   for (const auto& file : network.files)
     if (file->is_replaced())
-      log_warning(fmt::format("{}: the file was replaced or removed while it was in use; {} is of what it held before",
-                              file->path().string(), what));
+      log_warning("{}: the file was replaced or removed while it was in use; {} is of what it held before",
+                  file->path().string(), what);
 }
 
 void LoadedModel::with_bytes(const std::function<void(std::span<const std::byte>)>& use) const {
@@ -158,8 +157,8 @@ std::shared_ptr<const Specialization> specialize_for(const Network& network, con
 namespace {
 
 [[noreturn]] void refuse_answer(const LoadedModel& model, const std::string& where, const std::string& difference) {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected an answer for '{}', got one for another model: {}",
-                                                       where, model.name, difference));
+  throw invalid_argument("{}: expected an answer for '{}', got one for another model: {}", where, model.name,
+                         difference);
 }
 
 }  // namespace
@@ -180,11 +179,10 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
                               answer.model_hash, hash));
   if (answer.external_hash.empty()) return;
   if (const std::string hash = model.external_hash(); answer.external_hash != hash)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: the external weights of '{}' are not those that it was found for: expected the hash {}, "
-                    "got {}; search again with these weights",
-                    where, answer.model, answer.external_hash, hash.empty() ? "no external data" : hash));
+    throw invalid_argument(
+        "{}: the external weights of '{}' are not those that it was found for: expected the hash {}, got {}; search "
+        "again with these weights",
+        where, answer.model, answer.external_hash, hash.empty() ? "no external data" : hash);
 }
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
@@ -202,9 +200,8 @@ void request_kept_layers(const LoadedModel& model, const Network& network, const
     auto& request = requested[id];
     if (request == Precision::kFP32) continue;  // more is kept than the answer needs
     if (request && *request != kept.precision)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}': --answer keeps it in {}, but --layer-precisions says {}",
-                              kept.name, form_of(kept.precision).request(), request->name()));
+      throw invalid_argument("[options] layer '{}': --answer keeps it in {}, but --layer-precisions says {}", kept.name,
+                             form_of(kept.precision).request(), request->name());
     request = kept.precision;
   }
 }
@@ -212,10 +209,9 @@ void request_kept_layers(const LoadedModel& model, const Network& network, const
 CriterionOptions criterion_of(const AnswerFile& answer, const std::string& where) {
   const auto options = read_criterion_words(answer.criterion_options);
   if (answer.criterion_options.empty() || !options)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the answer does not say its tolerance ({}) as options; try --metric and --threshold, "
-                            "or --rtol and --atol",
-                            where, answer.answer.criterion));
+    throw invalid_argument(
+        "{}: the answer does not say its tolerance ({}) as options; try --metric and --threshold, or --rtol and --atol",
+        where, answer.answer.criterion);
   return *options;
 }
 

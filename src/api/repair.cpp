@@ -11,14 +11,13 @@
 #include "api/write_model.h"
 #include "calibration/region_scaling.h"
 #include "convert/convert.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "precision/criterion.h"
 #include "precision/trials.h"
 #include "runtime/memory_limit.h"
 #include "ulpscope/convert.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -132,9 +131,9 @@ class Repairer {
       accept(found.first(found.size() / 2), result, suits);
       accept(found.subspan(found.size() / 2), result, suits);
     } else {
-      log_warning(fmt::format("[repair] {} '{}' is left out: {}", kind_of(found.front()), found.front().name,
-                              same ? "it would harm data that are larger, or float16 would not gain by it"
-                                   : "it would change float32 outputs"));
+      log_warning("[repair] {} '{}' is left out: {}", kind_of(found.front()), found.front().name,
+                  same ? "it would harm data that are larger, or float16 would not gain by it"
+                       : "it would change float32 outputs");
     }
   }
 
@@ -152,8 +151,7 @@ class Repairer {
 RepairedModel repair(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
                      const RepairOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(model);
-  if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[repair] expected inputs to measure ranges with, got none");
+  if (samples.empty()) throw invalid_argument("[repair] expected inputs to measure ranges with, got none");
   if (options.answer)
     check_answer_model(loaded, *options.answer, fmt::format("[repair] --answer {}", options.answer->path.string()));
   set_num_threads(loaded.build.threads);

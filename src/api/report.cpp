@@ -8,13 +8,13 @@
 #include <set>
 #include <sstream>
 
+#include "core/messages.h"
 #include "graph/layer_form.h"
 #include "onnx/description.h"
 #include "onnx/import.h"
 #include "precision/shell_word.h"
 #include "runners/foreign_operators.h"
 #include "runners/worker.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -72,12 +72,10 @@ Value typed_model(const AnswerFile& file, const std::filesystem::path& path) {
   const auto there = [&](const KeptLayer& kept) { return network->find_layer(kept.name) != kNone; };
   const auto& kept = file.answer.kept;
   if (source ? *source != file.model_hash : !kept.empty() && std::ranges::none_of(kept, there))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[report] --typed {}: expected a typed model of '{}', got one of another model: {}", path.string(),
-                    file.model,
-                    source ? fmt::format("it was made from one with the hash {}, not {}", *source, file.model_hash)
-                           : fmt::format("it does not have the kept layer '{}'", kept.front().name)));
+    throw invalid_argument(
+        "[report] --typed {}: expected a typed model of '{}', got one of another model: {}", path.string(), file.model,
+        source ? fmt::format("it was made from one with the hash {}, not {}", *source, file.model_hash)
+               : fmt::format("it does not have the kept layer '{}'", kept.front().name));
   return Value::Map{{"path", path.string()}, {"casts", casts_of(*network, added_casts(description))}};
 }
 

@@ -9,6 +9,7 @@
 
 #include "api/loaded_model.h"
 #include "backend/backend.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "engine/option_names.h"
@@ -58,10 +59,9 @@ void place_layers(const Network& network, const SearchOptions& options, SearchTa
   task.lower = find_layers(network, options.lower, "--lower");
   for (const LayerId id : task.keep)
     if (std::ranges::find(task.lower, id) != task.lower.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
-                              "them only",
-                              network.layer(id).name));
+      throw invalid_argument(
+          "[options] layer '{}': --keep and --lower contradict each other; expected it in one of them only",
+          network.layer(id).name);
   const Requests own = own_requests(network);
   for (LayerId id : own.ids()) {
     const Layer& layer = network.layer(id);
@@ -69,9 +69,8 @@ void place_layers(const Network& network, const SearchOptions& options, SearchTa
     const bool kept = std::ranges::find(task.keep, id) != task.keep.end();
     const bool highest = layer.precision == task.ladder.back();
     if (kept && !highest)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}': --keep and its requested precision {} contradict each other",
-                              layer.name, layer.precision->name()));
+      throw invalid_argument("[options] layer '{}': --keep and its requested precision {} contradict each other",
+                             layer.name, layer.precision->name());
     if (!kept && !highest && std::ranges::find(task.lower, id) == task.lower.end()) task.lower.push_back(id);
   }
   std::ranges::sort(task.lower);
@@ -94,13 +93,12 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   data.held_out = fitted_samples(*model.network, options.held_out);
   data.golden = ordered_outputs(*model.network, options.golden);
   const std::size_t own = data.samples.size(), all = own + data.held_out.size();
-  if (own == 0) throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+  if (own == 0) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
   if (!data.golden.empty() && data.golden.size() != own && data.golden.size() != all)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them "
-                    "again with the same inputs",
-                    own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all), data.golden.size()));
+    throw invalid_argument(
+        "[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them again with the same "
+        "inputs",
+        own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all), data.golden.size());
   if (data.golden.size() > own) {
     data.held_out_golden.assign(std::make_move_iterator(data.golden.begin() + static_cast<std::ptrdiff_t>(own)),
                                 std::make_move_iterator(data.golden.end()));
@@ -112,13 +110,13 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
     data.held_out_golden = split_every_fourth(data.golden);
   }
   if (data.held_out.empty())
-    log_warning(fmt::format(
-        "No sample is held out{}: nothing will show whether the answer holds on other data; try more samples "
-        "or --hold-out FILE",
-        options.hold_out ? fmt::format(", since there are fewer than {}", kHoldOutEvery) : ""));
+    log_warning(
+        "No sample is held out{}: nothing will show whether the answer holds on other data; try more samples or "
+        "--hold-out FILE",
+        options.hold_out ? fmt::format(", since there are fewer than {}", kHoldOutEvery) : "");
   else
-    log_info(fmt::format("Searching on {} sample(s), checking the answer on {} held-out one(s){}", data.samples.size(),
-                         data.held_out.size(), split ? " (every fourth; --hold-out FILE names others)" : ""));
+    log_info("Searching on {} sample(s), checking the answer on {} held-out one(s){}", data.samples.size(),
+             data.held_out.size(), split ? " (every fourth; --hold-out FILE names others)" : "");
   return data;
 }
 
@@ -127,10 +125,10 @@ void warn_of_other_device(const BuildOptions& build, const Target& target) {
   if (!target.origin || target.origin->backend != build.backend) return;
   const DeviceDescription device = find_backend(build.backend).device();
   if (device.name == target.origin->device) return;
-  log_warning(fmt::format(
+  log_warning(
       "[target] '{}' was measured on '{}', and --backend {} is '{}' here: its times are those of the other; try "
       "--target measured, or measuring again with `ulpscope target measure`",
-      build.target, target.origin->device, build.backend, device.name));
+      build.target, target.origin->device, build.backend, device.name);
 }
 
 /// What is searched has to say something about the target and about other data.
@@ -145,24 +143,24 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
                               : ""));
   for (const Precision precision : task.build.enabled.members())
     if (!target.has(precision))
-      log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
-                              target.name, name_of(precision)));
+      log_warning("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
+                  target.name, name_of(precision));
   const auto& samples = data.samples;
   if (samples.size() > 1 &&
       std::ranges::all_of(samples, [&](const TensorMap& each) { return same_bits({&each, 1}, {&samples[0], 1}); }))
-    log_warning(fmt::format(
+    log_warning(
         "[search] the {} samples to search on are all the same: the answer holds for this one kind of input, and its "
         "margin tells nothing; try samples as different as the data will be",
-        samples.size()));
+        samples.size());
   std::set<std::string> searched;
   for (const TensorMap& each : samples) searched.insert(hash_of_samples({&each, 1}));
   const auto known = std::ranges::count_if(
       data.held_out, [&](const TensorMap& each) { return searched.contains(hash_of_samples({&each, 1})); });
   if (known > 0)
-    log_warning(fmt::format(
+    log_warning(
         "[search] {} of the {} held-out samples are samples of the search, too: that these pass says nothing about "
         "other data; try --hold-out with data that the search does not see",
-        known, data.held_out.size()));
+        known, data.held_out.size());
 }
 
 /// Golden results of another model or of other inputs are refused before anything is searched.
@@ -185,7 +183,7 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
 
 /// What a budget of bits is about.
 void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
-  const auto refuse = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "[search] " + text); };
+  const auto refuse = [](const std::string& text) { throw invalid_argument("[search] " + text); };
   const ObjectiveRule& rule = rule_of(options.objective);
   if (options.bits != 0 && !(std::isfinite(options.bits) && options.bits > 0))
     refuse(fmt::format("--bits: expected a number of bits per weight above 0, got {}", options.bits));
@@ -215,11 +213,10 @@ void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
 void check_options(const SearchStrategy& options) {
   const auto other = std::ranges::find_if_not(options.ladder, [](Precision each) { return is_rung(form_of(each)); });
   if (options.ladder.empty() || other != options.ladder.end())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[search] fallback: expected one or more of {}, got {}; try fp32",
-                            precision_list(" and ", is_rung), options.ladder.empty() ? "none" : name_of(*other)));
+    throw invalid_argument("[search] fallback: expected one or more of {}, got {}; try fp32",
+                           precision_list(" and ", is_rung), options.ladder.empty() ? "none" : name_of(*other));
   const auto refuse = [](const char* name, const char* expected, double got) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] {}: expected {}, got {}", name, expected, got));
+    throw invalid_argument("[search] {}: expected {}, got {}", name, expected, got);
   };
   if (!(options.margin >= 0 && options.margin <= 1))
     refuse("margin", "above 0 and at most 1, or 0 for one from the data", options.margin);
@@ -275,25 +272,23 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
   const std::vector<TensorMap> outputs = trials.run(trials.full_precision(), /*keep=*/false);
   visit_pairs(*prepared.criterion, prepared.data.golden, outputs, [](const SamplePair& pair) {
     if (pair.golden.shape() != pair.candidate.shape())
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[golden] output '{}', sample {}: expected shape {}, which the model gives in float32, got "
-                      "{}; try golden outputs of these inputs",
-                      pair.output, pair.sample, to_string(pair.candidate.shape()), to_string(pair.golden.shape())));
+      throw invalid_argument(
+          "[golden] output '{}', sample {}: expected shape {}, which the model gives in float32, got {}; try golden "
+          "outputs of these inputs",
+          pair.output, pair.sample, to_string(pair.candidate.shape()), to_string(pair.golden.shape()));
   });
   const Judgement exact = prepared.criterion->judge(prepared.data.golden, outputs);
   if (!exact.passed(options.margin > 0 ? options.margin : 1))
     log_warning(
-        fmt::format("Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden "
-                    "results (worst output: '{}'); were these made from other inputs, or is the tolerance too small?",
-                    exact.used, exact.worst_output));
+        "Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden results (worst "
+        "output: '{}'); were these made from other inputs, or is the tolerance too small?",
+        exact.used, exact.worst_output);
 }
 
 /// Null where the search needs no cluster.
 std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOptions& options) {
   if (options.ray_workers < 0 || (options.ray_workers > 0 && options.ray.empty()))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[search] ray_workers: expected 1 or more, with ray, got {}", options.ray_workers));
+    throw invalid_argument("[search] ray_workers: expected 1 or more, with ray, got {}", options.ray_workers);
   if (options.ray.empty()) return nullptr;
   if (options.progress) options.progress({.stage = std::string(text_of(Stage::kConnecting))});
   const ProcessIdentity own = process_identity();
@@ -325,7 +320,7 @@ Journal open_journal(const Network& network, const SearchOptions& options, const
   if (!options.resume) return Journal::create(options.journal, fingerprint, names);
   Journal journal = Journal::resume(options.journal, fingerprint, names);
   if (journal.resumed() > 0)
-    log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string()));
+    log_info("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string());
   return journal;
 }
 
@@ -351,9 +346,9 @@ void offer_formats(Prepared& prepared) {
     for (const LayerId id : *fixed) task.formats.erase(id);
   std::erase_if(task.formats, [&](const auto& each) { return network->layer(each.first).precision.has_value(); });
   if (task.formats.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[search] there is nothing to search: no product of the model has constant weights that one of the "
-                "formats suits; try other formats, or fewer names in --keep and --lower");
+    throw invalid_argument(
+        "[search] there is nothing to search: no product of the model has constant weights that one of the formats "
+        "suits; try other formats, or fewer names in --keep and --lower");
   std::vector<std::string_view> blocks_of_64;
   for (const auto& [id, formats] : task.formats) {
     network->layer(id).precision = formats.front();
@@ -362,8 +357,8 @@ void offer_formats(Prepared& prepared) {
       blocks_of_64.push_back(network->layer(id).name);
   }
   if (!blocks_of_64.empty())
-    log_info(fmt::format("int4 has blocks of 64 in {} layer(s) whose sums are no multiple of 128: {}{}",
-                         blocks_of_64.size(), blocks_of_64.front(), blocks_of_64.size() > 1 ? ", ..." : ""));
+    log_info("int4 has blocks of 64 in {} layer(s) whose sums are no multiple of 128: {}{}", blocks_of_64.size(),
+             blocks_of_64.front(), blocks_of_64.size() > 1 ? ", ..." : "");
   prepared.data.network = network;
   const double weights = static_cast<double>(total_weights(*spec, task.formats)),
                least = static_cast<double>(fewest_bits(*spec, task.formats, number)) / weights;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 #include "ulpscope/onnx_engine.h"
 
 namespace ulpscope {
@@ -32,8 +32,7 @@ std::pair<std::vector<AnyTensor>, std::vector<std::string>> in_order(const char*
   for (const TensorSpec& spec : required) {
     const auto found = tensors.find(spec.name);
     if (found == tensors.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] {0} '{1}' is missing; the {0}s are {2}", what, spec.name, names_of(required)));
+      throw invalid_argument("[run] {0} '{1}' is missing; the {0}s are {2}", what, spec.name, names_of(required));
     ordered.push_back(found->second);
   }
   std::vector<std::string> given;
@@ -48,8 +47,7 @@ std::pair<std::vector<AnyTensor>, std::vector<std::string>> in_order(const char*
       return std::ranges::find(specs, name, &TensorSpec::name) != specs.end();
     };
     if (!has(required) && !has(optional))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] there is no {0} '{1}'; the {0}s are {2}", what, name, names_of(required)));
+      throw invalid_argument("[run] there is no {0} '{1}'; the {0}s are {2}", what, name, names_of(required));
   }
   return {std::move(ordered), std::move(given)};
 }

@@ -1,16 +1,14 @@
 #include "ulpscope/verify.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "api/loaded_model.h"
+#include "core/messages.h"
 #include "graph/layer_choice.h"
 #include "precision/criterion_options.h"
 #include "precision/repair.h"
 #include "precision/trials.h"
 #include "runtime/memory_limit.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -44,10 +42,8 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   Judgement judged =
       criterion->judge(golden, trials.run(assignment, 0, fitted.size(), /*keep=*/false, options.interrupt));
   if (const std::vector<std::string> idle = trials.idle_bodies(assignment); !idle.empty())
-    log_warning(
-        fmt::format("[verify] No sample runs {}: the verdict says nothing of the layers there; try samples that "
-                    "run it",
-                    fmt::join(idle, ", ")));
+    log_warning("[verify] No sample runs {}: the verdict says nothing of the layers there; try samples that run it",
+                fmt::join(idle, ", "));
   end_limited(loaded.build.memory_limit, "the inputs and both outputs of all samples, and what a run holds, took",
               "fewer or smaller samples");
   return judged;

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "onnx/quantization_check.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -51,12 +51,12 @@ void log_conversion(const TypedModel& made, const std::string& output, std::vect
     integers = fmt::format("{} activation(s) quantized, {} constant(s) in narrow formats, ", made.file.quantized,
                            made.file.stored_weights);
   log_info(
-      fmt::format("Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, "
-                  "{} node(s) removed, {:.1f} MB{}",
-                  output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
-                  static_cast<double>(made.file.bytes) / 1e6,
-                  made.file.external ? fmt::format(" (weights in {}.data)", output) : ""));
-  if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
+      "Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, {} node(s) removed, "
+      "{:.1f} MB{}",
+      output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
+      static_cast<double>(made.file.bytes) / 1e6,
+      made.file.external ? fmt::format(" (weights in {}.data)", output) : "");
+  if (!checked.empty()) log_info("Checked by {}", fmt::join(checked, ", "));
 }
 
 }  // namespace

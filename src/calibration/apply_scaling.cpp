@@ -9,18 +9,17 @@
 #include "calibration/region_scaling.h"
 #include "calibration/scaling_model.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "engine/int8.h"
 #include "graph/adjoint.h"
 #include "graph/name_match.h"
 #include "ops/registry.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
 
 [[noreturn]] void refuse(const std::string& where, const std::string& expected) {
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[repair] {}: expected {}; is the answer of another model?", where, expected));
+  throw invalid_argument("[repair] {}: expected {}; is the answer of another model?", where, expected);
 }
 
 std::string where_of(const ScaleEdit& edit) {

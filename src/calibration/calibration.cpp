@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "calibration/sample_inputs.h"
 #include "compare/data_loader.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/element_forms.h"
@@ -19,7 +20,6 @@
 #include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -137,8 +137,7 @@ class Calibrator {
       return histogram.counted() + histogram.zeros() + histogram.masks() > 0;
     };
     if (!tensors_.empty() && std::ranges::none_of(histograms_, has_values))
-      throw Error(
-          ErrorCode::kInvalidArgument,
+      throw invalid_argument(
           "[calibrate] expected values to take scales from, got none that are finite in any tensor; try samples "
           "without NaN and without dimensions of 0");
     std::vector<std::string> not_finite;
@@ -148,14 +147,14 @@ class Calibrator {
       result.scales[name] = scales[t];
       if (histogram.non_finite() > 0) not_finite.push_back(name);
       if (histogram.masks() > 0)
-        log_verbose(fmt::format("[calibrate] tensor '{}': {} value(s) beyond {:g} are masks that saturate in int8",
-                                name, histogram.masks(), kMaskMagnitude));
+        log_verbose("[calibrate] tensor '{}': {} value(s) beyond {:g} are masks that saturate in int8", name,
+                    histogram.masks(), kMaskMagnitude);
     }
     if (!not_finite.empty())
       log_warning(
-          fmt::format("[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; they "
-                      "are left out of the calibration: {}",
-                      not_finite.size(), quoted_list(not_finite, 10)));
+          "[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; they are left out "
+          "of the calibration: {}",
+          not_finite.size(), quoted_list(not_finite, 10));
   }
 
  private:
@@ -194,7 +193,7 @@ class Calibrator {
       bytes += size;
     }
     flush();
-    log_verbose(fmt::format("[calibrate] {} tensors, {} run(s) per sample", tensors_.size(), probes_.size()));
+    log_verbose("[calibrate] {} tensors, {} run(s) per sample", tensors_.size(), probes_.size());
   }
 
   /// Tensors `first`, `first` + 1, ... have these values. Each histogram belongs to one thread.
@@ -236,8 +235,7 @@ std::vector<TensorId> calibrated_tensors(const Specialization& spec) {
 Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
                       const SampleSource& next, const CalibrationProgress& progress, const WeightCache& weights) {
   if (!(options.quantile > 0 && options.quantile <= 1))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[calibrate] quantile: expected a number above 0 and at most 1, got {}", options.quantile));
+    throw invalid_argument("[calibrate] quantile: expected a number above 0 and at most 1, got {}", options.quantile);
   set_num_threads(options.threads);
   Calibrator calibrator(*network, options, weights);
   Calibration result;
@@ -248,21 +246,20 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
     try {
       calibrator.add(*sample, result);
     } catch (const Error& e) {
-      throw Error(e.code(), fmt::format("[calibrate] sample {}: {}", result.samples, e.what()));
+      throw error_of(e.code(), "[calibrate] sample {}: {}", result.samples, e.what());
     }
   }
   if (result.samples == 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[calibrate] expected at least one sample to calibrate with, got none; try --load-inputs, "
-                "or another data loader");
+    throw invalid_argument(
+        "[calibrate] expected at least one sample to calibrate with, got none; try --load-inputs, or another data "
+        "loader");
   calibrator.finish(result);
   return result;
 }
 
 void visit_values(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
                   const CalibrationOptions& options, const WeightCache& weights, const ValueVisitor& visit) {
-  if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
+  if (samples.empty()) throw invalid_argument("[calibrate] expected at least one sample for the ranges, got none");
   set_num_threads(options.threads);
   BuildOptions build;
   build.threads = options.threads;
@@ -345,8 +342,7 @@ Network with_counts(const Network& network, std::span<const TensorId> tensors) {
 void visit_counts(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
                   const CalibrationOptions& options, const WeightCache& weights, const std::string& backend,
                   const CountVisitor& visit) {
-  if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
+  if (samples.empty()) throw invalid_argument("[calibrate] expected at least one sample for the ranges, got none");
   set_num_threads(options.threads);
   BuildOptions build;
   build.threads = options.threads;
@@ -409,23 +405,23 @@ void check_scales(const CalibrationCache& cache, const Network& network, std::sp
     for (const Layer& layer : network.layers)
       for (TensorId id : present(layer.outputs))
         if (layer.op->kind != OpKind::kConstant) names.push_back(network.tensor(id).name);
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[calibration cache] '{}': expected scales of tensors of this network, such as {}; got {}; "
-                            "try the cache of this model, or the name of a new file to calibrate into",
-                            source, quoted_list(names, 5),
-                            unknown.empty() ? "none at all" : "those of another model: " + quoted_list(unknown, 5)));
+    throw invalid_file(
+        "[calibration cache] '{}': expected scales of tensors of this network, such as {}; got {}; try the cache of "
+        "this model, or the name of a new file to calibrate into",
+        source, quoted_list(names, 5),
+        unknown.empty() ? "none at all" : "those of another model: " + quoted_list(unknown, 5));
   }
   if (!unknown.empty())
-    log_verbose(fmt::format("[calibration cache] '{}': {} name(s) are none of this network: {}", source, unknown.size(),
-                            quoted_list(unknown, 10)));
+    log_verbose("[calibration cache] '{}': {} name(s) are none of this network: {}", source, unknown.size(),
+                quoted_list(unknown, 10));
   std::vector<std::string> missing;
   for (TensorId id : wanted)
     if (!cache.scales.contains(network.tensor(id).name)) missing.push_back(network.tensor(id).name);
   if (!missing.empty())
     log_warning(
-        fmt::format("[calibration cache] '{}' has no scale for {} tensor(s), so layers that would read them in int8 "
-                    "keep a higher precision: {}",
-                    source, missing.size(), quoted_list(missing, 10)));
+        "[calibration cache] '{}' has no scale for {} tensor(s), so layers that would read them in int8 keep a higher "
+        "precision: {}",
+        source, missing.size(), quoted_list(missing, 10));
 }
 
 }  // namespace ulpscope

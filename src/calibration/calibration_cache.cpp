@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -30,7 +30,7 @@ std::string excerpt(std::string_view line) {
 }
 
 [[noreturn]] void fail(const std::string& source, std::size_t line, const std::string& message) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("[calibration cache] '{}', line {}: {}", source, line, message));
+  throw invalid_file("[calibration cache] '{}', line {}: {}", source, line, message);
 }
 
 /// "TRT-8601-EntropyCalibration2".
@@ -84,7 +84,7 @@ std::string read_cache_file(const std::filesystem::path& path) {
   try {
     return read_file(path);
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("[calibration cache] {}", e.what()));
+    throw error_of(e.code(), "[calibration cache] {}", e.what());
   }
 }
 
@@ -116,8 +116,7 @@ std::string to_text(const CalibrationCache& cache) {
   std::string text = fmt::format("TRT-{}-{}\n", cache.version, cache.algorithm);
   for (const auto& [name, scale] : cache.scales) {
     if (name.find_first_of("\r\n") != std::string::npos) {
-      log_warning(
-          fmt::format("[calibration cache] tensor '{}': its name has a line break, so it is left out", excerpt(name)));
+      log_warning("[calibration cache] tensor '{}': its name has a line break, so it is left out", excerpt(name));
       continue;
     }
     text += fmt::format("{}: {:08x}\n", name, std::bit_cast<std::uint32_t>(scale));
@@ -141,7 +140,7 @@ void write_calibration_cache(const std::filesystem::path& path, const Calibratio
   try {
     write_file(path, to_text(cache));
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("[calibration cache] {}", e.what()));
+    throw error_of(e.code(), "[calibration cache] {}", e.what());
   }
 }
 

@@ -1,7 +1,5 @@
 #include "calibration/calibrators.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,9 +7,9 @@
 #include <limits>
 #include <utility>
 
+#include "core/messages.h"
 #include "core/vector_clones.h"
 #include "graph/name_match.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -70,8 +68,8 @@ CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name) {
   for (const AlgorithmName& entry : kNames) names.emplace_back(entry.name);
   std::string listed;
   for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("[calibrate] calibrator: expected one of {}, got '{}'{}", listed,
-                                                       name, did_you_mean(name, names)));
+  throw invalid_argument("[calibrate] calibrator: expected one of {}, got '{}'{}", listed, name,
+                         did_you_mean(name, names));
 }
 
 std::string_view cache_name_of(CalibrationAlgorithm algorithm) noexcept {

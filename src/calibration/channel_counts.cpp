@@ -5,8 +5,8 @@
 
 #include "calibration/calibration.h"
 #include "calibration/sample_inputs.h"
+#include "core/messages.h"
 #include "engine/element_forms.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -90,8 +90,7 @@ std::map<std::string, Tensor> input_mean_squares(const Network& network, Precisi
                                                  std::span<const TensorMap> samples, const CalibrationOptions& options,
                                                  const WeightCache& weights) {
   if (samples.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[calibrate] expected at least one sample to weigh errors of weights by, got none");
+    throw invalid_argument("[calibrate] expected at least one sample to weigh errors of weights by, got none");
   const auto spec = specialize(network, shapes_of(physical_inputs(samples.front(), input_bindings(network))));
   using Channels = std::pair<TensorId, int>;  // A tensor, and its axis.
   std::map<Channels, std::size_t> places;

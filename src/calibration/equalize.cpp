@@ -8,12 +8,12 @@
 
 #include "calibration/channel_exponents.h"
 #include "calibration/channel_fold.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "graph/adjoint.h"
 #include "graph/name_match.h"
 #include "ops/registry.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -119,29 +119,26 @@ void apply_equalization(Network& network, std::map<std::string, float>& scales, 
     std::vector<std::string> names;
     for (const TensorInfo& info : network.tensors)
       if (info.producer != kNone) names.push_back(info.name);
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: the network has no tensor of that name{}", where,
-                                                         did_you_mean(equalization.tensor, names)));
+    throw invalid_argument("{}: the network has no tensor of that name{}", where,
+                           did_you_mean(equalization.tensor, names));
   }
   const auto fold = Folder(network).fold(tensor, equalization.copies);
   if (!fold)
-    throw Error(ErrorCode::kInvalidArgument,
-                where +
-                    ": expected a tensor between constants that can take factors per channel; is the answer of "
-                    "another model, or are outputs marked that it did not have?");
+    throw invalid_argument(where +
+                           ": expected a tensor between constants that can take factors per channel; is the answer of "
+                           "another model, or are outputs marked that it did not have?");
   if (equalization.exponents.size() != static_cast<std::size_t>(fold->channels))
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected {} exponents, one per channel, got {}", where,
-                                                         fold->channels, equalization.exponents.size()));
+    throw invalid_argument("{}: expected {} exponents, one per channel, got {}", where, fold->channels,
+                           equalization.exponents.size());
   if (!(equalization.scale_after > 0) || !std::isfinite(equalization.scale_after))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: expected a positive scale, got {}", where, equalization.scale_after));
+    throw invalid_argument("{}: expected a positive scale, got {}", where, equalization.scale_after);
   std::vector<Tensor> values;
   for (const Edit& edit : fold->edits) {
     const Layer& layer = network.layer(edit.layer);
     auto value = rescaled(*constant_input(network, layer, edit.input), edit, equalization.exponents);
     if (!value)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: a constant of layer '{}' leaves the range of float32 when it is rescaled", where,
-                              layer.name));
+      throw invalid_argument("{}: a constant of layer '{}' leaves the range of float32 when it is rescaled", where,
+                             layer.name);
     values.push_back(std::move(*value));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -12,9 +12,9 @@
 #include "calibration/row_range.h"
 #include "calibration/scaling_costs.h"
 #include "calibration/scaling_model.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -47,9 +47,8 @@ class Finder {
       else
         for (int variable : region) values_[static_cast<std::size_t>(variable)] = 0;
     }
-    log_verbose(fmt::format("[repair] {} exponents of {} changes: {} region(s) in {:.2f} s", values_.size(),
-                            model_.changes.size(), result.regions.size(),
-                            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+    log_verbose("[repair] {} exponents of {} changes: {} region(s) in {:.2f} s", values_.size(), model_.changes.size(),
+                result.regions.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     result.beyond = still_beyond();
     return result;
   }

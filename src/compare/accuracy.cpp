@@ -6,6 +6,7 @@
 
 #include "compare/compare_functions.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -20,8 +21,7 @@ double average(const std::vector<const OutputVerdict*>& verdicts, const Get& get
 }
 
 [[noreturn]] void refuse(const std::string& output, const std::string& why, const std::string& remedy) {
-  throw Error(ErrorCode::kInvalidArgument,
-              "[compare] output '" + output + "': no average can be checked, " + why + "; try " + remedy);
+  throw invalid_argument("[compare] output '" + output + "': no average can be checked, " + why + "; try " + remedy);
 }
 
 ErrorMetrics average_metrics(const std::vector<const OutputVerdict*>& verdicts) {

@@ -8,7 +8,7 @@
 #include "compare/json_files.h"
 #include "compare/npy.h"
 #include "core/file.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -18,9 +18,8 @@ TensorMap arrays_of(const std::filesystem::path& path, std::string_view text, st
   TensorMap arrays;
   if (path.extension() == ".npy") {
     if (bindings.size() > 1)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: expected arrays for {} inputs, got one without a name; try an .npz file", where,
-                              bindings.size()));
+      throw invalid_argument("{}: expected arrays for {} inputs, got one without a name; try an .npz file", where,
+                             bindings.size());
     arrays.push_back({bindings.empty() ? path.stem().string() : bindings.front().name, decode_npy(text, where)});
     return arrays;
   }
@@ -74,9 +73,8 @@ std::vector<TensorMap> load_samples(const std::filesystem::path& path, std::span
       samples.resize(parts.size());
     }
     if (parts.size() != samples.size())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[load] {}: expected as many samples of every input, got {} of '{}' and {} of '{}'",
-                              path.string(), samples.size(), first, parts.size(), name));
+      throw invalid_argument("[load] {}: expected as many samples of every input, got {} of '{}' and {} of '{}'",
+                             path.string(), samples.size(), first, parts.size(), name);
     for (std::size_t s = 0; s < parts.size(); ++s) samples[s].push_back({name, std::move(parts[s])});
   }
   return samples;

@@ -9,7 +9,7 @@
 #include "compare/compare_functions.h"
 #include "compare/log_levels.h"
 #include "compare/statistics.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -87,12 +87,11 @@ CompareFunction compare_function(std::string_view name, const CompareOptions& op
   if (name == "distance_metrics") return metric_compare({Metric::kL2, Metric::kCosineSimilarity}, options);
   if (name == "quality_metrics") return metric_compare({Metric::kPsnr, Metric::kSnr}, options);
   if (name == "perceptual_metrics")
-    throw Error(
-        ErrorCode::kUnsupported,
-        "[compare] perceptual_metrics: LPIPS needs PyTorch and the weights of a network, which this program does "
-        "not have; try --compare quality_metrics, or a function that computes LPIPS with --compare-func-script");
-  throw Error(ErrorCode::kInvalidArgument, "[compare] unknown comparison '" + std::string(name) +
-                                               "'; valid choices are: " + python_list(compare_function_names()));
+    throw unsupported(
+        "[compare] perceptual_metrics: LPIPS needs PyTorch and the weights of a network, which this program does not "
+        "have; try --compare quality_metrics, or a function that computes LPIPS with --compare-func-script");
+  throw invalid_argument("[compare] unknown comparison '" + std::string(name) +
+                         "'; valid choices are: " + python_list(compare_function_names()));
 }
 
 std::int64_t PairVerdict::passed_iterations() const { return std::ranges::count_if(iterations, all_passed); }

@@ -12,6 +12,7 @@
 #include "compare/results.h"
 #include "compare/shape_match.h"
 #include "core/memory.h"
+#include "core/messages.h"
 #include "formats/numeric_format.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -77,15 +78,14 @@ Shape default_shape(const DataLoaderOptions& options, const InputBinding& bindin
   const auto preset = std::ranges::find(options.default_shapes, binding.name, &std::pair<std::string, Shape>::first);
   if (preset != options.default_shapes.end()) {
     if (fits(preset->second, binding)) return preset->second;
-    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot override its shape " +
-                                                 to_string(*binding.shape) + " by " + to_string(preset->second) +
-                                                 "; try another --trt-min-shapes");
+    throw invalid_argument("[inputs] input '" + binding.name + "': cannot override its shape " +
+                           to_string(*binding.shape) + " by " + to_string(preset->second) +
+                           "; try another --trt-min-shapes");
   }
   if (!binding.shape)
-    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
-                                                 "': expected a shape, since the model gives not even its rank; try "
-                                                 "--input-shapes \"" +
-                                                 binding.name + ":[1,3,224,224]\", or --load-inputs FILE");
+    throw invalid_argument("[inputs] input '" + binding.name +
+                           "': expected a shape, since the model gives not even its rank; try --input-shapes \"" +
+                           binding.name + ":[1,3,224,224]\", or --load-inputs FILE");
   Shape shape = *binding.shape;
   std::ranges::replace(shape, std::int64_t{-1}, std::int64_t{1});
   return shape;
@@ -132,9 +132,9 @@ Tensor draw_floats(RandomState& random, const InputBinding& binding, const Shape
 
 std::int64_t whole(double bound, const InputBinding& binding) {
   if (!(std::fabs(bound) < 0x1p63))
-    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': " + python_float(bound) +
-                                                 " is no bound for values of type " +
-                                                 std::string(name_of(binding.type)) + "; try another --val-range");
+    throw invalid_argument("[inputs] input '" + binding.name + "': " + python_float(bound) +
+                           " is no bound for values of type " + std::string(name_of(binding.type)) +
+                           "; try another --val-range");
   return static_cast<std::int64_t>(bound);
 }
 
@@ -143,12 +143,11 @@ Tensor draw_integers(RandomState& random, const InputBinding& binding, const Sha
   const std::int64_t low = is_bool ? range.low != 0 : whole(range.low, binding);
   const std::int64_t high = is_bool ? range.high != 0 : whole(range.high, binding);
   try {
-    if (high == std::numeric_limits<std::int64_t>::max())
-      throw Error(ErrorCode::kInvalidArgument, "the upper bound is too large");
+    if (high == std::numeric_limits<std::int64_t>::max()) throw invalid_argument("the upper bound is too large");
     if (!is_storage_only(binding.type)) return random.randint(low, high + 1, shape, binding.type);
     const NumericFormat& format = *format_of(binding.type);
     if (static_cast<double>(low) < format.lowest() || static_cast<double>(high) > format.largest())
-      throw Error(ErrorCode::kInvalidArgument, "the type does not hold them");
+      throw invalid_argument("the type does not hold them");
     return random.randint(low, high + 1, shape, physical_type(binding.type)).cast(binding.type);
   } catch (const Error& error) {
     throw Error(error.code(), "[inputs] input '" + binding.name + "': cannot draw values of type " +
@@ -206,16 +205,15 @@ Tensor adapt(const NamedTensor& given, const InputBinding& binding) {
                                      "). Attempting to transpose/reshape.");
     result = match_shape(result, *binding.shape);
     if (!fits(result.shape(), binding)) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data "
-                      "type. Note: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
-                      "the first cannot be permuted or reshaped to the second{}",
-                      binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
-                      to_string(*binding.shape),
-                      given.name == binding.name
-                          ? ""
-                          : fmt::format("; it was provided as '{}': try the name '{}'", given.name, binding.name)));
+      throw invalid_argument(
+          "[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data type. Note: Provided "
+          "input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; the first cannot be permuted or "
+          "reshaped to the second{}",
+          binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
+          to_string(*binding.shape),
+          given.name == binding.name
+              ? ""
+              : fmt::format("; it was provided as '{}': try the name '{}'", given.name, binding.name));
     }
   }
   return result;
@@ -246,8 +244,7 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
   warn_unmatched(options, bindings);
   const std::int64_t seed = options.seed + iteration;
   if (seed < 0 || seed > std::numeric_limits<std::uint32_t>::max())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[inputs] --seed: expected a seed between 0 and 2**32 - 1, got " + std::to_string(seed));
+    throw invalid_argument("[inputs] --seed: expected a seed between 0 and 2**32 - 1, got " + std::to_string(seed));
   log_verbose("Generating data using numpy seed: " + std::to_string(seed));
   RandomState random(static_cast<std::uint32_t>(seed));
   TensorMap result;
@@ -261,13 +258,12 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
     }
     // Numbers are drawn as doubles.
     if (const std::string reason = why_too_large(DataType::kFloat64, shape); !reason.empty())
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': " + reason);
+      throw invalid_argument("[inputs] input '" + binding.name + "': " + reason);
     const ValueRange range = options.val_range.get(binding.name, ValueRange{});
     const bool counted = is_integer(binding.type) || binding.type == DataType::kBool;
     if (!counted && !is_floating(binding.type))
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
-                                                   "': cannot generate values of type " +
-                                                   std::string(name_of(binding.type)) + "; try --load-inputs");
+      throw invalid_argument("[inputs] input '" + binding.name + "': cannot generate values of type " +
+                             std::string(name_of(binding.type)) + "; try --load-inputs");
     result.push_back({binding.name, counted ? draw_integers(random, binding, shape, range)
                                             : draw_floats(random, binding, shape, range)});
   }
@@ -293,9 +289,8 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
     const bool taken =
         found && names[*found] != binding.name && std::ranges::find(wanted, names[*found]) != wanted.end();
     if (!found || taken)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[inputs] Input tensor: {} | Does not exist in the provided input data, which has {}",
-                              binding.name, python_list(names)));
+      throw invalid_argument("[inputs] Input tensor: {} | Does not exist in the provided input data, which has {}",
+                             binding.name, python_list(names));
     if (names[*found] != binding.name)
       log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
                                        ") does not match expected input name (" + binding.name + ").");

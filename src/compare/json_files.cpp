@@ -7,6 +7,7 @@
 #include "compare/base64.h"
 #include "compare/npy.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -348,9 +349,8 @@ RunResults load_results(const std::filesystem::path& path) {
       continue;
     }
     if (part.size() != result.size())
-      throw Error(ErrorCode::kInvalidFile, "[load] " + file.string() + ": expected " + std::to_string(result.size()) +
-                                               " runners as in the files before it, got " +
-                                               std::to_string(part.size()));
+      throw invalid_file("[load] " + file.string() + ": expected " + std::to_string(result.size()) +
+                         " runners as in the files before it, got " + std::to_string(part.size()));
     for (std::size_t i = 0; i < part.size(); ++i)
       for (IterationResult& iteration : part[i].second) result[i].second.push_back(std::move(iteration));
   }

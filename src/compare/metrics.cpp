@@ -1,7 +1,5 @@
 #include "compare/metrics.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <span>
 
 #include "compare/visit.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
 
@@ -294,11 +293,10 @@ double kl_of_logits(const T* g, const T* c, std::int64_t length) {
 
 double kl(const Tensor& golden, const Tensor& candidate) {
   if (rows_of(golden).length < 2)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[metric] kl: expected distributions of at least 2 elements along the last axis, got shape {}; "
-                    "try another metric, or name the outputs to judge",
-                    to_string(golden.shape())));
+    throw invalid_argument(
+        "[metric] kl: expected distributions of at least 2 elements along the last axis, got shape {}; try another "
+        "metric, or name the outputs to judge",
+        to_string(golden.shape()));
   return with_elements(golden, candidate, [&](const auto* g, const auto* c) {
     const Rows rows = rows_of(golden);
     const bool probabilities = are_probabilities(g, rows);
@@ -329,10 +327,10 @@ double top_1_agrees(const T* g, const T* c, std::int64_t length) {
 double top_k(const Tensor& golden, const Tensor& candidate, std::int64_t k) {
   const Rows rows = rows_of(golden);
   if (k < 1 || k >= rows.length)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[metric] top-k: expected rows of more than k = {} elements along the last axis, got shape "
-                            "{}, where the {} largest are always the same; try another k, or name the outputs to judge",
-                            k, to_string(golden.shape()), rows.length));
+    throw invalid_argument(
+        "[metric] top-k: expected rows of more than k = {} elements along the last axis, got shape {}, where the {} "
+        "largest are always the same; try another k, or name the outputs to judge",
+        k, to_string(golden.shape()), rows.length);
   if (count_non_finite(golden).nan + count_non_finite(candidate).nan > 0) return kNaN;
   return with_elements(golden, candidate, [&](const auto* g, const auto* c) {
     if (k == 1)

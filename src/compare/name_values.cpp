@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "compare/results.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -19,8 +19,8 @@ std::string_view trimmed(std::string_view text, std::string_view characters = " 
 
 [[noreturn]] void fail(std::string_view option, std::string_view argument, const std::string& expected,
                        const std::string& example) {
-  throw Error(ErrorCode::kInvalidArgument, "[options] " + std::string(option) + ": expected " + expected + ", got '" +
-                                               std::string(argument) + "'; try " + example);
+  throw invalid_argument("[options] " + std::string(option) + ": expected " + expected + ", got '" +
+                         std::string(argument) + "'; try " + example);
 }
 
 std::optional<std::int64_t> as_integer(std::string_view text) {

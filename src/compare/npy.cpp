@@ -13,6 +13,7 @@
 
 #include "compare/shape_match.h"
 #include "core/memory.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -37,8 +38,7 @@ constexpr std::pair<std::string_view, DataType> kTypes[] = {
 std::string descriptor(DataType type) {
   for (const auto& [code, known] : kTypes)
     if (known == type) return fmt::format("{}{}", size_of(type) == 1 ? '|' : '<', code);
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("[save] array: NumPy has no type {}; try float32 as the type of this tensor", name_of(type)));
+  throw unsupported("[save] array: NumPy has no type {}; try float32 as the type of this tensor", name_of(type));
 }
 
 struct Header {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "compare/npy.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kLocalSize = 30;
 constexpr std::uint64_t kIn64BitField = 0xffffffffu;
 
 [[noreturn]] void malformed(std::string_view where, const std::string& what) {
-  throw Error(ErrorCode::kInvalidFile, std::string(where) + ": malformed .npz archive: " + what);
+  throw invalid_file(std::string(where) + ": malformed .npz archive: " + what);
 }
 
 std::uint64_t number(std::string_view bytes, std::size_t at, int width) {

@@ -2,7 +2,7 @@
 
 #include "compare/log_levels.h"
 #include "compare/shape_match.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -58,10 +58,9 @@ IterationVerdict compare_outputs(const IterationResult& first, const IterationRe
     if (fail_fast && !verdicts.back().passed) return verdicts;
   }
   if (verdicts.empty() && !(first.outputs.empty() && second.outputs.empty())) {
-    throw Error(ErrorCode::kInvalidArgument, "[compare] All outputs were skipped, no common outputs found! " +
-                                                 first.runner_name + " outputs: " + python_list(names_of(first)) +
-                                                 "; " + second.runner_name +
-                                                 " outputs: " + python_list(names_of(second)));
+    throw invalid_argument("[compare] All outputs were skipped, no common outputs found! " + first.runner_name +
+                           " outputs: " + python_list(names_of(first)) + "; " + second.runner_name +
+                           " outputs: " + python_list(names_of(second)));
   }
   std::vector<std::string> all, mismatched;
   for (const OutputVerdict& verdict : verdicts) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compare/visit.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -13,8 +14,8 @@ Tensor top_k_indices(const Tensor& tensor, const TopK& top_k) {
   const std::int64_t rank = tensor.rank();
   const std::int64_t axis = top_k.axis < 0 ? top_k.axis + rank : top_k.axis;
   if (axis < 0 || axis >= rank)
-    throw Error(ErrorCode::kInvalidArgument,
-                "axis " + std::to_string(top_k.axis) + " is out of range for the shape " + to_string(tensor.shape()));
+    throw invalid_argument("axis " + std::to_string(top_k.axis) + " is out of range for the shape " +
+                           to_string(tensor.shape()));
   const auto at = static_cast<std::size_t>(axis);
   const std::int64_t length = tensor.shape()[at];
   const std::int64_t kept = std::min(top_k.k, length);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -67,8 +67,8 @@ Bounds bounds_of(DataType type) {
     case DataType::kUInt64:
       return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
     default:
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[random data] randint: expected an integer type or bool, got " + std::string(name_of(type)));
+      throw invalid_argument("[random data] randint: expected an integer type or bool, got " +
+                             std::string(name_of(type)));
   }
 }
 
@@ -93,10 +93,10 @@ Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& sh
     return "[random data] randint(" + std::to_string(low) + ", " + std::to_string(high) + ", " +
            std::string(name_of(type)) + "): ";
   };
-  if (low >= high) throw Error(ErrorCode::kInvalidArgument, where() + "expected low < high; try a wider range");
+  if (low >= high) throw invalid_argument(where() + "expected low < high; try a wider range");
   const std::int64_t last = high - 1;
   if (low < bounds.low || (last > 0 && static_cast<std::uint64_t>(last) > bounds.high))
-    throw Error(ErrorCode::kInvalidArgument, where() + "the range is outside of the type; try a narrower range");
+    throw invalid_argument(where() + "the range is outside of the type; try a narrower range");
 
   Tensor result(type, shape);
   const std::uint64_t offset = static_cast<std::uint64_t>(low), range = static_cast<std::uint64_t>(last) - offset;

@@ -8,6 +8,7 @@
 #include "compare/log_levels.h"
 #include "compare/pairing.h"
 #include "compare/statistics_log.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -139,9 +140,8 @@ CompareFunction simple_compare(const CompareOptions& options) {
 void check_error_stats(const PerName<std::string>& error_stat) {
   for (const auto& [name, stat] : error_stat.entries()) {
     if (stat == "elemwise" || stat == "max" || stat == "mean" || stat == "median" || stat == "quantile") continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                "[compare] Invalid choice for check_error_stat: " + stat +
-                    "; valid choices are: ['max', 'mean', 'median', 'elemwise', 'quantile']");
+    throw invalid_argument("[compare] Invalid choice for check_error_stat: " + stat +
+                           "; valid choices are: ['max', 'mean', 'median', 'elemwise', 'quantile']");
   }
 }
 

@@ -7,9 +7,9 @@
 
 #include "convert/casts.h"
 #include "convert/selection.h"
+#include "core/messages.h"
 #include "graph/dequantized_constant.h"
 #include "ops/registry.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -73,9 +73,9 @@ void warn_of_infinite_constants(const Specialization& spec, const Typing& typing
     }
   if (infinite > 0)
     log_warning(
-        fmt::format("[convert] {} read(s) of constants beyond 65504 become infinite in float16, as the "
-                    "assignment has it; try --clamp-constants to clamp them",
-                    infinite));
+        "[convert] {} read(s) of constants beyond 65504 become infinite in float16, as the assignment has it; try "
+        "--clamp-constants to clamp them",
+        infinite);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "convert/proof.h"
 #include "convert/selection.h"
 #include "core/file.h"
+#include "core/messages.h"
 #include "core/temporary_folder.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
@@ -28,7 +29,6 @@
 #include "ops/registry.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -111,10 +111,10 @@ class Converter {
       narrow |= lowered && !declared_narrow;
     }
     if (untyped > 0)
-      log_warning(fmt::format(
-          "[convert] {} layer(s) in tf32 are float32 in the file, for which ONNX has no other type: TensorRT "
-          "takes tf32 for all products in float32 where its flag TF32 is set, and for none elsewhere",
-          untyped));
+      log_warning(
+          "[convert] {} layer(s) in tf32 are float32 in the file, for which ONNX has no other type: TensorRT takes "
+          "tf32 for all products in float32 where its flag TF32 is set, and for none elsewhere",
+          untyped);
     for (TensorId t : network_.tensors.ids())
       if (!result_.assignment.pinned.empty() && result_.assignment.pinned[t])
         refuse(ErrorCode::kUnsupported,
@@ -162,9 +162,9 @@ class Converter {
   void choose_opset() {
     if (exporter_.inlined() > 0)
       log_info(
-          fmt::format("[convert] {} call(s) of model-local functions are written as their bodies, so that their "
-                      "layers can have types of their own",
-                      exporter_.inlined()));
+          "[convert] {} call(s) of model-local functions are written as their bodies, so that their layers can have "
+          "types of their own",
+          exporter_.inlined());
     changes_.ranks = ranks();
     result_.opset_before = result_.opset_after = exporter_.opset();
     std::set<int> wanted;
@@ -182,17 +182,17 @@ class Converter {
       const std::string blocker = exporter_.blocks_opset(opset, changes_.ranks);
       if (!blocker.empty()) {
         log_warning(
-            fmt::format("[convert] opset {} would have more operators in the wanted types, but means something "
-                        "else for {}: the opset stays {}; try exporting the model with opset {}",
-                        opset, blocker, result_.opset_after, opset));
+            "[convert] opset {} would have more operators in the wanted types, but means something else for {}: the "
+            "opset stays {}; try exporting the model with opset {}",
+            opset, blocker, result_.opset_after, opset);
         break;
       }
       result_.opset_after = opset;
     }
     if (result_.opset_after != result_.opset_before) {
       changes_.opset = result_.opset_after;
-      log_info(fmt::format("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
-                           result_.opset_before, result_.opset_after));
+      log_info("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
+               result_.opset_before, result_.opset_after);
     }
   }
 
@@ -343,10 +343,10 @@ class Converter {
     std::map<std::string, std::vector<std::string>> by_reason;
     for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
     for (const auto& [reason, layers] : by_reason)
-      log_warning(fmt::format(
+      log_warning(
           "[convert] {} layer(s) stay in higher precision, since {}: {}", layers.size(), reason,
           fmt::join(layers.begin(),
-                    layers.begin() + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(layers.size()), 8), ", ")));
+                    layers.begin() + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(layers.size()), 8), ", "));
   }
 
   void cast_options() {
@@ -441,17 +441,17 @@ class Converter {
                                      fmt::format("{}", fmt::join(options_.raised, "\n")));
     if (!result_.prepared.empty())
       changes_.metadata.emplace_back("ulpscope.prepared", fmt::format("{}", fmt::join(result_.prepared, "\n")));
-    log_info(fmt::format("[convert] Layers: {}", text));
+    log_info("[convert] Layers: {}", text);
     for (const std::string& line : result_.prepared) log_info("[convert] " + line);
     if (changes_.typing.moved.empty()) return;
     std::vector<std::string> names;
     for (const auto& [layer, type] : changes_.typing.moved)
       names.push_back(fmt::format("{} ({})", network_.layer(layer).name, name_of(type)));
     log_info(
-        fmt::format("[convert] {} layer(s) that choose among rounded values have another type in the file than "
-                    "asked for, with the same bits and fewer casts",
-                    names.size()));
-    log_verbose(fmt::format("[convert] They are: {}", fmt::join(names, ", ")));
+        "[convert] {} layer(s) that choose among rounded values have another type in the file than asked for, with the "
+        "same bits and fewer casts",
+        names.size());
+    log_verbose("[convert] They are: {}", fmt::join(names, ", "));
     if (names.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));
   }
@@ -490,8 +490,7 @@ class Converter {
     const fs::path data = path.string() + ".data";
     if (result_.file.external) fs::rename(scratch.path() / (name + ".data"), data, failed);
     if (!failed) fs::rename(scratch.path() / name, path, failed);
-    if (failed)
-      throw Error(ErrorCode::kIo, fmt::format("[convert] {}: cannot replace it: {}", path.string(), failed.message()));
+    if (failed) throw error_of(ErrorCode::kIo, "[convert] {}: cannot replace it: {}", path.string(), failed.message());
   }
 
   const Specialization& spec_;

@@ -9,13 +9,13 @@
 #include <memory>
 #include <optional>
 
+#include "core/messages.h"
 #include "engine/assign.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
 #include "runners/foreign_operators.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -70,9 +70,7 @@ ProofSample proof_sample(const Network& network, const Network& typed, const Ten
   for (std::size_t i = 0; i < network.inputs.size(); ++i) {
     const TensorInfo& info = network.tensor(network.inputs[i]);
     const auto found = std::ranges::find_if(sample, [&](const NamedTensor& t) { return t.name == info.name; });
-    if (found == sample.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[convert] sample {}: expected the input '{}'", index, info.name));
+    if (found == sample.end()) throw invalid_argument("[convert] sample {}: expected the input '{}'", index, info.name);
     Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
     // An input in a narrower type arrives rounded; so both get the same values.
     const DataType type = typed.tensor(typed.inputs[i]).type;
@@ -103,10 +101,10 @@ void keep_idle(std::vector<std::string> now, std::optional<std::vector<std::stri
 
 void warn_of_idle(const std::vector<std::string>& bodies) {
   if (bodies.empty()) return;
-  log_warning(fmt::format(
-      "[convert] No sample runs {}: what is written there follows the same rules, but no bits prove it; try "
-      "samples that run it",
-      fmt::join(bodies, ", ")));
+  log_warning(
+      "[convert] No sample runs {}: what is written there follows the same rules, but no bits prove it; try samples "
+      "that run it",
+      fmt::join(bodies, ", "));
 }
 
 }  // namespace

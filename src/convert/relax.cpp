@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/messages.h"
 #include "engine/cost.h"
 #include "graph/layer_choice.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
 #include "precision/trade_off.h"
 #include "precision/trials.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -69,9 +69,9 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
   }
   if (found.levels == space.highest() && space.options().lower.empty()) {
     log_warning(
-        fmt::format("[convert] --relax: on {} everything in float32 is faster ({:.4g} us) than these layers alone "
-                    "({:.4g} us): they stay as they are; try the model as it is, or another --target",
-                    build.target, found.time_us, result.time_low_us));
+        "[convert] --relax: on {} everything in float32 is faster ({:.4g} us) than these layers alone ({:.4g} us): "
+        "they stay as they are; try the model as it is, or another --target",
+        build.target, found.time_us, result.time_low_us);
     return result;
   }
   Trials& trials = space.trials();
@@ -91,13 +91,12 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
     names.push_back(network->layer(raised.back()).name);
   }
   if (!result.judgement.passed()) {
-    log_warning(fmt::format("[convert] --relax: with {} layer(s) raised, {}{}{}: they stay as they are", raised.size(),
-                            verdict, result.judgement.problem.empty() ? "" : ", ", result.judgement.problem));
+    log_warning("[convert] --relax: with {} layer(s) raised, {}{}{}: they stay as they are", raised.size(), verdict,
+                result.judgement.problem.empty() ? "" : ", ", result.judgement.problem);
     return result;
   }
-  log_info(fmt::format("[convert] --relax: {} layer(s) raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}",
-                       raised.size(), found.time_us, result.time_low_us, build.target, verdict,
-                       fmt::join(names, ", ")));
+  log_info("[convert] --relax: {} layer(s) raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}", raised.size(),
+           found.time_us, result.time_low_us, build.target, verdict, fmt::join(names, ", "));
   result.raised = std::move(raised);
   result.time_us = found.time_us;
   result.cost_share = share_in_float32(space, found.levels);

@@ -18,14 +18,15 @@
 #include <utility>
 
 #include "core/memory.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
 
 [[noreturn]] void throw_system(const std::filesystem::path& path, std::string_view action, int error) {
-  throw Error(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-              fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(error)));
+  throw error_of(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot {}: {}", path.string(), action,
+                 std::strerror(error));
 }
 
 class Descriptor {
@@ -57,8 +58,8 @@ Descriptor open_to_read(const std::filesystem::path& path, struct stat& info, bo
     if (result != 0) throw_system(path, "inspect it", errno);
     if (S_ISDIR(info.st_mode)) throw_system(path, "read it", EISDIR);
     if (S_ISREG(info.st_mode) || (streams && S_ISFIFO(info.st_mode))) return;
-    throw Error(ErrorCode::kIo,
-                fmt::format("{}: cannot read it: expected a regular file; try a copy of its content", path.string()));
+    throw error_of(ErrorCode::kIo, "{}: cannot read it: expected a regular file; try a copy of its content",
+                   path.string());
   };
   // Before it is opened: that waits where nobody writes into a FIFO.
   if (::stat(path.c_str(), &info) == 0) check(0);
@@ -268,10 +269,10 @@ void MappedFile::check_unchanged() const {
   const bool same_file = there && mark_->is_of_same_file(now);
   const bool cut_off = entry_ != nullptr && entry_->cut_off;
   const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("{}: the file changed while it was in use: {}; what was computed with it is not used; try "
-                            "again when nobody writes to it, or with a copy",
-                            path_.string(), what));
+    throw error_of(ErrorCode::kIo,
+                   "{}: the file changed while it was in use: {}; what was computed with it is not used; try again "
+                   "when nobody writes to it, or with a copy",
+                   path_.string(), what);
   };
   if (same_file && now.size != mark_->size) fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
   if (cut_off) fail(fmt::format("expected {} bytes, found fewer", mark_->size));

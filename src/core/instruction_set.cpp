@@ -1,13 +1,11 @@
 #include "core/instruction_set.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <optional>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -65,19 +63,17 @@ void check_instruction_set() {
   if (name.empty()) return;
   const std::optional<InstructionSet> set = set_of(name);
   if (!set)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[build] ULPSCOPE_ISA: expected baseline, avx2 or avx512, got '{}'; try without it", name));
+    throw invalid_argument("[build] ULPSCOPE_ISA: expected baseline, avx2 or avx512, got '{}'; try without it", name);
   if (*set != InstructionSet::kBaseline && kArchitecture != "x86-64")
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[build] ULPSCOPE_ISA: expected baseline, which is all that kernels are made of on {}, got "
-                            "'{}', which processors of x86-64 have; try without it",
-                            kArchitecture, name));
+    throw unsupported(
+        "[build] ULPSCOPE_ISA: expected baseline, which is all that kernels are made of on {}, got '{}', which "
+        "processors of x86-64 have; try without it",
+        kArchitecture, name);
   if (*set > most_of_processor())
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("[build] ULPSCOPE_ISA: expected instructions that this processor has, got '{}', and it has no "
-                    "more than {}; try ULPSCOPE_ISA={} or without it",
-                    name, name_of(most_of_processor()), name_of(most_of_processor())));
+    throw unsupported(
+        "[build] ULPSCOPE_ISA: expected instructions that this processor has, got '{}', and it has no more than {}; "
+        "try ULPSCOPE_ISA={} or without it",
+        name, name_of(most_of_processor()), name_of(most_of_processor()));
 }
 
 }  // namespace ulpscope

@@ -16,7 +16,7 @@
 #include <new>
 #include <utility>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -160,8 +160,7 @@ std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
 }
 
 Tensor weights_tensor(DataType type, Shape shape) {
-  if (const std::string reason = why_too_large(type, shape); !reason.empty())
-    throw Error(ErrorCode::kInvalidArgument, reason);
+  if (const std::string reason = why_too_large(type, shape); !reason.empty()) throw invalid_argument(reason);
   auto block = allocate_weights(static_cast<std::size_t>(num_elements(shape)) * size_of(type));
   void* const data = block.get();
   return Tensor::borrow(type, std::move(shape), data, std::move(block));

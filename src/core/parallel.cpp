@@ -1,7 +1,5 @@
 #include "core/parallel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -20,8 +18,7 @@ namespace ulpscope {
 
 int checked_threads(std::int64_t count, std::string_view where) {
   if (count >= 0 && count <= kMaxThreads) return static_cast<int>(count);
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected 0 (one per core) to {}, got {}", where, kMaxThreads, count));
+  throw invalid_argument("{}: expected 0 (one per core) to {}, got {}", where, kMaxThreads, count);
 }
 
 #if defined(_OPENMP)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -14,9 +15,7 @@ std::int64_t num_elements(const Shape& shape) {
     overflow |= __builtin_mul_overflow(product, dim, &product);
     if (dim == 0) return 0;
   }
-  if (overflow)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("shape {} has more elements than 64 bits count", to_string(shape)));
+  if (overflow) throw invalid_argument("shape {} has more elements than 64 bits count", to_string(shape));
   return product;
 }
 

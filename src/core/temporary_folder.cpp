@@ -1,11 +1,11 @@
 #include "core/temporary_folder.h"
 
-#include <fmt/format.h>
 #include <stdlib.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -15,8 +15,8 @@ TemporaryFolder::TemporaryFolder(const std::filesystem::path& prefix) {
   std::filesystem::create_directories(prefix.parent_path(), failed);
   std::string name = prefix.string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
-    throw Error(ErrorCode::kIo,
-                fmt::format("[files] {}: cannot write there: {}", prefix.parent_path().string(), std::strerror(errno)));
+    throw error_of(ErrorCode::kIo, "[files] {}: cannot write there: {}", prefix.parent_path().string(),
+                   std::strerror(errno));
   path_ = name;
 }
 

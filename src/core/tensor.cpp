@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/memory.h"
+#include "core/messages.h"
 #include "core/tensor_source.h"
 #include "ulpscope/error.h"
 
@@ -14,12 +15,9 @@ namespace ulpscope {
 
 Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape)) {
   for (std::int64_t dim : shape_)
-    if (dim < 0)
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("a tensor cannot have the shape {}", to_string(shape_)));
-  if (size_of(type) == 0)
-    throw Error(ErrorCode::kUnsupported, fmt::format("tensors of type {} are not supported", name_of(type)));
-  if (const std::string reason = why_too_large(type, shape_); !reason.empty())
-    throw Error(ErrorCode::kInvalidArgument, reason);
+    if (dim < 0) throw invalid_argument("a tensor cannot have the shape {}", to_string(shape_));
+  if (size_of(type) == 0) throw unsupported("tensors of type {} are not supported", name_of(type));
+  if (const std::string reason = why_too_large(type, shape_); !reason.empty()) throw invalid_argument(reason);
   size_ = num_elements(shape_);
   auto block = allocate_elements(bytes());
   data_ = block.get();

@@ -6,12 +6,12 @@
 #include <optional>
 #include <tuple>
 
+#include "core/messages.h"
 #include "engine/choose.h"
 #include "engine/int8.h"
 #include "engine/quantized_choices.h"
 #include "engine/tactics.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -52,9 +52,9 @@ void refuse(const Layer& layer, const Request& asked, const std::string& reason,
   const std::string message =
       fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, asked.name(), reason);
   if (options.constraints == ConstraintMode::kObey)
-    throw Error(ErrorCode::kBuild,
-                fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
-                            message));
+    throw error_of(ErrorCode::kBuild,
+                   "[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
+                   message);
   log_warning(message + "; the engine chooses");
 }
 
@@ -75,8 +75,7 @@ Kept read_constraints(const Specialization& spec, const BuildOptions& options, c
     }
     if ((layer.op->precision == PrecisionRule::kFixed && layer.op->kind != OpKind::kControl) || !asked) {
       if (asked)
-        log_verbose(fmt::format("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name,
-                                layer.op->name));
+        log_verbose("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name, layer.op->name);
       continue;
     }
     const std::string reason = refusal(spec, l, *asked, options, quantized);
@@ -87,9 +86,9 @@ Kept read_constraints(const Specialization& spec, const BuildOptions& options, c
   }
   if (!ignored.empty())
     log_warning(
-        fmt::format("Precisions were set for {} layer(s), but --precision-constraints is none, so they have no effect: "
-                    "{}. Use prefer or obey",
-                    ignored.size(), first_names(ignored)));
+        "Precisions were set for {} layer(s), but --precision-constraints is none, so they have no effect: {}. Use "
+        "prefer or obey",
+        ignored.size(), first_names(ignored));
   return requests;
 }
 
@@ -186,18 +185,15 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
   const Network& network = *spec.network;
   for (const Precision p : options.enabled.members())
     if (form_of(p).type != DataType::kUndefined)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[build] a strongly typed network takes its types from the file: expected no {}",
-                              form_of(p).flag()));
+      throw invalid_argument("[build] a strongly typed network takes its types from the file: expected no {}",
+                             form_of(p).flag());
   Assignment result;
   result.accumulation = options.accumulation;
   for (const Layer& layer : network.layers) {
     if (layer.precision)
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format(
-              "[build] layer '{}': a strongly typed network takes no layer precisions; write Cast nodes into the model",
-              layer.name));
+      throw invalid_argument(
+          "[build] layer '{}': a strongly typed network takes no layer precisions; write Cast nodes into the model",
+          layer.name);
     result.precision.push_back(precision_from_type(declared_type(spec, layer)).value_or(Precision::kFP32));
     if (options.enabled.has(Precision::kTF32) && result.precision.back() == Precision::kFP32 &&
         layer.op->kind == OpKind::kContraction)
@@ -279,9 +275,9 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       choice = {*precision_from_type(declared)};
     } else if (const auto replayed = replay.precision.find(layer.name); replayed != replay.precision.end()) {
       if (!is_enabled(replayed->second, options))
-        throw Error(ErrorCode::kBuild,
-                    fmt::format("[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})",
-                                layer.name, name_of(replayed->second), form_of(replayed->second).flag()));
+        throw error_of(ErrorCode::kBuild,
+                       "[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})", layer.name,
+                       name_of(replayed->second), form_of(replayed->second).flag());
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
       // The file names the precision of a group; layers without such a form are the epilogue of one.

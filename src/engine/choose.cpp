@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "engine/cost.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -85,9 +85,8 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
             : fmt::format("cheapest for the network on {}: {:.2f} us instead of {:.2f} us", target.name,
                           node.cost[chosen[n]], node.cost.back());
   }
-  log_verbose(
-      fmt::format("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision",
-                  target.name, best, all_high));
+  log_verbose("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision",
+              target.name, best, all_high);
 }
 
 }  // namespace ulpscope

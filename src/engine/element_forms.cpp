@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "engine/int8.h"
 #include "graph/dequantized_constant.h"
 #include "ops/forms.h"
 #include "ops/window.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -136,11 +136,10 @@ IdMap<TensorId, SharedChannelWeights> find_channel_weights(const Specialization&
     const int axis = summed_axis(spec, layer, 1);
     const Tensor& squares = found->second;
     if (squares.size() != (*spec.shape(layer.inputs[1]))[static_cast<std::size_t>(axis)])
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[build] mean squares of layer '{}': expected one for each of the {} channels that it "
-                      "sums over, got {}; try a search on this model",
-                      layer.name, (*spec.shape(layer.inputs[1]))[static_cast<std::size_t>(axis)], squares.size()));
+      throw invalid_argument(
+          "[build] mean squares of layer '{}': expected one for each of the {} channels that it sums over, got {}; try "
+          "a search on this model",
+          layer.name, (*spec.shape(layer.inputs[1]))[static_cast<std::size_t>(axis)], squares.size());
     const auto values = squares.values<float>();
     weights = std::make_shared<const ChannelWeights>(ChannelWeights{axis, {values.begin(), values.end()}});
   }

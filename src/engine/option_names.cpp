@@ -1,8 +1,6 @@
 #include "engine/option_names.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -15,14 +13,13 @@ constexpr std::string_view kAccumulations[] = {"fp32", "hopper", "hopper-fast"};
 Fusion fusion_from_name(std::string_view name, std::string_view where) {
   for (std::size_t i = 0; i < std::size(kFusions); ++i)
     if (kFusions[i] == name) return static_cast<Fusion>(i);
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected none, pointwise or full, got '{}'", where, name));
+  throw invalid_argument("{}: expected none, pointwise or full, got '{}'", where, name);
 }
 
 Accumulation accumulation_from_name(std::string_view name, std::string_view where) {
   for (std::size_t i = 0; i < std::size(kAccumulations); ++i)
     if (kAccumulations[i] == name) return static_cast<Accumulation>(i);
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected fp32, hopper or hopper-fast, got '{}'", where, name));
+  throw invalid_argument("{}: expected fp32, hopper or hopper-fast, got '{}'", where, name);
 }
 
 std::string_view name_of(Accumulation accumulation) noexcept {
@@ -40,8 +37,7 @@ std::vector<std::string> enabled_precisions(const BuildOptions& build) {
 Precision precision_from_name(std::string_view name, std::string_view where, bool (*accepts)(const LayerForm&)) {
   const auto precision = precision_named(name);
   if (precision && accepts(form_of(*precision))) return *precision;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected {}, got '{}'", where, precision_list(" or ", accepts), name));
+  throw invalid_argument("{}: expected {}, got '{}'", where, precision_list(" or ", accepts), name);
 }
 
 }  // namespace ulpscope

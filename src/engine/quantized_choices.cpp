@@ -8,10 +8,10 @@
 #include <cmath>
 #include <map>
 
+#include "core/messages.h"
 #include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "formats/stored_elements.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -72,9 +72,8 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
   scales_.assign(network.tensors.size(), 0.0f);
   for (const auto& [name, scale] : options.scales) {
     if (!std::isfinite(scale) || scale < 0)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[build] int8 scale of tensor '{}': expected a positive number, got {}; calibrate again",
-                              name, scale));
+      throw invalid_argument("[build] int8 scale of tensor '{}': expected a positive number, got {}; calibrate again",
+                             name, scale);
     // Names that the network does not have, and tensors that are all zero (scale 0), are no error: a cache may come
     // from a variant of the network.
     if (const TensorId id = network.find_tensor(name); id != kNone) scales_[id] = scale;

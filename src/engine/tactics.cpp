@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/messages.h"
 #include "graph/layer_form.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -80,8 +80,7 @@ std::vector<TacticReplay::TensorForm> forms_in(const OrderedJson& entry, const c
 std::string text_in(const OrderedJson& object, const char* key, const std::string& where) {
   if (!object.contains(key)) return {};
   if (!object[key].is_string())
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[tactics] {}: expected a text as '{}', got {}", where, key, object[key].dump()));
+    throw invalid_file("[tactics] {}: expected a text as '{}', got {}", where, key, object[key].dump());
   return object[key].get<std::string>();
 }
 
@@ -92,9 +91,7 @@ std::vector<TacticReplay::Step> steps_in(const OrderedJson& entry, const std::st
   for (const OrderedJson& step : entry["steps"]) {
     const bool whole = step.is_object() && step.contains("computes") && step.contains("algorithm");
     if (!whole)
-      throw Error(
-          ErrorCode::kInvalidFile,
-          fmt::format("[tactics] {}: expected steps with 'computes' and 'algorithm', got {}", where, step.dump()));
+      throw invalid_file("[tactics] {}: expected steps with 'computes' and 'algorithm', got {}", where, step.dump());
     steps.push_back({text_in(step, "computes", where), text_in(step, "algorithm", where)});
   }
   return steps;
@@ -169,27 +166,25 @@ TacticReplay tactics_from_json(const std::string& text) {
   try {
     const OrderedJson file = OrderedJson::parse(text);
     if (!file.is_object() || !file.contains("replay") || !file["replay"].is_object())
-      throw Error(ErrorCode::kInvalidFile, "[tactics] not a tactic replay: expected an object with the key 'replay'");
+      throw invalid_file("[tactics] not a tactic replay: expected an object with the key 'replay'");
     result.backend = text_in(file, "backend", "the file");
     result.device = text_in(file, "device", "the file");
     for (const auto& [name, entry] : file["replay"].items()) {
       if (!entry.is_object() || !entry.contains("implementation") || !entry["implementation"].is_number_integer())
-        throw Error(
-            ErrorCode::kInvalidFile,
-            fmt::format(
-                "[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'",
-                name));
+        throw invalid_file(
+            "[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'", name);
       const auto implementation = entry["implementation"].get<std::int64_t>();
       const std::int64_t tactic = entry.value("tactic", std::int64_t{0});
       if (implementation < kImplementationBase || implementation > kImplementationBase + std::ssize(layer_forms()) - 1)
-        throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation "
-                                                   "{}; the file was written by another builder (TensorRT, say)",
-                                                   name, entry["implementation"].dump()));
+        throw error_of(ErrorCode::kBuild,
+                       "[tactics] layer '{}': the builder does not offer implementation {}; the file was written by "
+                       "another builder (TensorRT, say)",
+                       name, entry["implementation"].dump());
       if (tactic != 0)
-        throw Error(ErrorCode::kBuild,
-                    fmt::format("[tactics] layer '{}': the builder does not offer tactic {}, only tactic 0 of each "
-                                "implementation; try --save-tactics again",
-                                name, tactic));
+        throw error_of(ErrorCode::kBuild,
+                       "[tactics] layer '{}': the builder does not offer tactic {}, only tactic 0 of each "
+                       "implementation; try --save-tactics again",
+                       name, tactic);
       result.groups[name] = {forms_in(entry, "inputs"), forms_in(entry, "outputs"), steps_in(entry, name)};
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);
@@ -200,17 +195,17 @@ TacticReplay tactics_from_json(const std::string& text) {
       }
     }
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] not a tactic replay: {}", e.what()));
+    throw invalid_file("[tactics] not a tactic replay: {}", e.what());
   }
   return result;
 }
 
 void check_backend(const TacticReplay& replay, std::string_view backend) {
   if (!replay.backend.empty() && replay.backend != backend)
-    throw Error(ErrorCode::kBuild,
-                fmt::format("[tactics] the builder does not offer the tactics of the replay: they were chosen on the "
-                            "backend '{}', this build is for '{}'. Try --backend {}, or --save-tactics again",
-                            replay.backend, backend, replay.backend));
+    throw error_of(ErrorCode::kBuild,
+                   "[tactics] the builder does not offer the tactics of the replay: they were chosen on the backend "
+                   "'{}', this build is for '{}'. Try --backend {}, or --save-tactics again",
+                   replay.backend, backend, replay.backend);
 }
 
 void check_replay(const TacticReplay& replay, const Specialization& spec, const Assignment& assignment,
@@ -220,15 +215,15 @@ void check_replay(const TacticReplay& replay, const Specialization& spec, const 
     const std::string name = group_name(*spec.network, group);
     const auto found = replay.groups.find(name);
     if (found == replay.groups.end()) {
-      log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
+      log_warning("The tactic replay has no entry for layer '{}': it takes the default", name);
       continue;
     }
     const auto refuse = [&](const char* what, const std::string& there, const std::string& here) {
-      throw Error(ErrorCode::kBuild,
-                  fmt::format("[tactics] layer '{}': the tactic in the replay was not offered by the builder: its {} are "
-                              "{} there, {} here. Has the network or the builder configuration changed since the file "
-                              "was written? Try --save-tactics again",
-                              name, what, there, here));
+      throw error_of(ErrorCode::kBuild,
+                     "[tactics] layer '{}': the tactic in the replay was not offered by the builder: its {} are {} "
+                     "there, {} here. Has the network or the builder configuration changed since the file was written? "
+                     "Try --save-tactics again",
+                     name, what, there, here);
     };
     const auto check = [&](const char* what, const std::vector<TacticReplay::TensorForm>& wanted,
                            const std::vector<TensorId>& ids) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "engine/target_data.h"
 #include "ulpscope/error.h"
 
@@ -59,8 +60,7 @@ constexpr int kVersion = 1;
 /// processor does alone by its share of that, bytes in the cache by the number of processors, and calls by the launch.
 std::shared_ptr<const KernelModel> scaled_kernels(const Target& other, const Target& own, const std::string& name) {
   if (other.kernels == nullptr || !other.kernels->of.empty())
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[target] '{}': has no measured kernels that '{}' could take", name, own.name));
+    throw invalid_file("[target] '{}': has no measured kernels that '{}' could take", name, own.name);
   auto result = std::make_shared<KernelModel>(*other.kernels);
   result->of = name;
   const double launch = other.launch_us > 0 ? own.launch_us / other.launch_us : 1;
@@ -103,11 +103,12 @@ class TargetReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': {}", where_, what));
+  template <typename... T>
+  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    throw invalid_file("[target] '{}': {}", where_, fmt::format(text, std::forward<T>(values)...));
   }
   [[noreturn]] void fail_number(const std::string& key, const char* expected, double got) const {
-    fail(fmt::format("'{}': expected a number {}, got {}", key, expected, got));
+    fail("'{}': expected a number {}, got {}", key, expected, got);
   }
 
   double not_negative(const std::string& key, double otherwise) const {
@@ -119,23 +120,21 @@ class TargetReader {
   void check_version() const {
     for (const char* key : {"format", "version"})
       if (!json_.contains(key))
-        fail(fmt::format("expected '{}', got none; try adding \"format\": \"{}\", \"version\": {} to it", key, kFormat,
-                         kVersion));
-    if (json_["format"] != kFormat)
-      fail(fmt::format("expected the format \"{}\", got {}", kFormat, json_["format"].dump()));
+        fail("expected '{}', got none; try adding \"format\": \"{}\", \"version\": {} to it", key, kFormat, kVersion);
+    if (json_["format"] != kFormat) fail("expected the format \"{}\", got {}", kFormat, json_["format"].dump());
     if (json_["version"] != kVersion)
-      fail(fmt::format("expected version {}, got {}; try measuring again with `ulpscope target measure`", kVersion,
-                       json_["version"].dump()));
+      fail("expected version {}, got {}; try measuring again with `ulpscope target measure`", kVersion,
+           json_["version"].dump());
   }
 
   std::string text(const Json& object, const char* key) const {
-    if (!object.contains(key)) fail(fmt::format("expected '{}', got none", key));
-    if (!object[key].is_string()) fail(fmt::format("'{}': expected text, got {}", key, object[key].dump()));
+    if (!object.contains(key)) fail("expected '{}', got none", key);
+    if (!object[key].is_string()) fail("'{}': expected text, got {}", key, object[key].dump());
     return object[key].get<std::string>();
   }
   double number(const Json& object, const std::string& key) const {
-    if (!object.contains(key)) fail(fmt::format("expected the number '{}', got none", key));
-    if (!object[key].is_number()) fail(fmt::format("'{}': expected a number, got {}", key, object[key].dump()));
+    if (!object.contains(key)) fail("expected the number '{}', got none", key);
+    if (!object[key].is_number()) fail("'{}': expected a number, got {}", key, object[key].dump());
     return object[key].get<double>();
   }
 
@@ -145,11 +144,10 @@ class TargetReader {
     const Json& rates = json_["tflops"];
     for (const auto& [name, rate] : rates.items()) {
       const std::optional<Precision> precision = precision_named(name);
-      if (!precision) fail(fmt::format("'tflops': expected {}, got '{}'", precision_list(" or "), name));
+      if (!precision) fail("'tflops': expected {}, got '{}'", precision_list(" or "), name);
       const double value = number(rates, name);
       if (!(value > 0))
-        fail(fmt::format("'tflops', '{}': expected a number above 0, got {}; leave out what the device does not have",
-                         name, value));
+        fail("'tflops', '{}': expected a number above 0, got {}; leave out what the device does not have", name, value);
       target.tflops[static_cast<std::size_t>(*precision)] = value;
     }
     if (!target.has(Precision::kFP32)) fail("'tflops': expected a rate of fp32, got none");
@@ -175,13 +173,12 @@ class TargetReader {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const Json& each = groups[i];
       if (!each.is_object() || !each.contains("us") || !each["us"].is_object())
-        fail(fmt::format("'groups', element {}: expected an object of 'kernel' and 'us', times per precision", i));
+        fail("'groups', element {}: expected an object of 'kernel' and 'us', times per precision", i);
       auto& times = (*timed)[text(each, "kernel")];
       for (const auto& [precision, us] : each["us"].items()) {
         const double value = us.is_number() ? us.get<double>() : -1;
         if (!(value >= 0) || !std::isfinite(value))
-          fail(fmt::format("'groups', element {}, '{}': expected microseconds, 0 or more, got {}", i, precision,
-                           us.dump()));
+          fail("'groups', element {}, '{}': expected microseconds, 0 or more, got {}", i, precision, us.dump());
         times[precision] = value;
       }
     }
@@ -205,9 +202,8 @@ class TargetReader {
     const std::string kind_name = text(json, "kind"), precision_name = text(json, "precision");
     const auto kind = kernel_kind_named(kind_name);
     const auto precision = precision_named(precision_name);
-    if (!kind) fail(fmt::format("'kernels', 'us', 'kind': expected a kind of kernel, got '{}'", kind_name));
-    if (!precision)
-      fail(fmt::format("'kernels', 'us', 'precision': expected {}, got '{}'", precision_list(" or "), precision_name));
+    if (!kind) fail("'kernels', 'us', 'kind': expected a kind of kernel, got '{}'", kind_name);
+    if (!precision) fail("'kernels', 'us', 'precision': expected {}, got '{}'", precision_list(" or "), precision_name);
     KernelTerms& factors = model.us[{*kind, *precision}];
     for (std::size_t t = 0; t < kKernelTerms; ++t) {
       const std::string term(name_of(static_cast<KernelTerm>(t)));
@@ -228,7 +224,7 @@ Target target_from_json(std::string_view text, const std::string& where) {
     const Json json = Json::parse(text);
     return TargetReader(json, where).read();
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': not a target description: {}", where, e.what()));
+    throw invalid_file("[target] '{}': not a target description: {}", where, e.what());
   }
 }
 
@@ -296,13 +292,11 @@ Target find_target(const std::string& name) {
     return last.second;
   }
   if (name == kMeasuredTarget)
-    throw Error(
-        ErrorCode::kUnsupported,
-        "[target] 'measured': `ulpscope precision search` measures the machine before it begins; expected the file "
-        "of `ulpscope target measure -o FILE.json` (ulpscope.measure_target) here");
-  throw Error(ErrorCode::kNotFound,
-              fmt::format("[target] unknown target '{}': expected one of {}, or a JSON file of that form", name,
-                          fmt::join(target_names(), ", ")));
+    throw unsupported(
+        "[target] 'measured': `ulpscope precision search` measures the machine before it begins; expected the file of "
+        "`ulpscope target measure -o FILE.json` (ulpscope.measure_target) here");
+  throw error_of(ErrorCode::kNotFound, "[target] unknown target '{}': expected one of {}, or a JSON file of that form",
+                 name, fmt::join(target_names(), ", "));
 }
 
 }  // namespace ulpscope

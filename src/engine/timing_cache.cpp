@@ -5,26 +5,27 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
 
 using TimingJson = nlohmann::ordered_json;
 
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("[timing cache] expected {}", what));
+template <typename... T>
+[[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) {
+  throw invalid_file("[timing cache] expected {}", fmt::format(text, std::forward<T>(values)...));
 }
 
 /// The object under a key, {} where there is none.
 TimingJson object_in(const TimingJson& object, const char* key) {
   if (!object.contains(key)) return TimingJson::object();
-  if (!object[key].is_object()) fail(fmt::format("an object as '{}', got {}", key, object[key].type_name()));
+  if (!object[key].is_object()) fail("an object as '{}', got {}", key, object[key].type_name());
   return object[key];
 }
 
 double microseconds_in(const TimingJson& value, const std::string& of) {
-  if (!value.is_number()) fail(fmt::format("microseconds of '{}', got {}", of, value.type_name()));
+  if (!value.is_number()) fail("microseconds of '{}', got {}", of, value.type_name());
   return value.get<double>();
 }
 
@@ -36,10 +37,9 @@ bool is_line(const std::string& text) {
 MeasuredTactic measured_in(const std::string& computes, const TimingJson& entry) {
   if (!entry.is_object() || !entry.contains("algorithm") || !entry["algorithm"].is_string() ||
       !entry.contains("microseconds"))
-    fail(fmt::format("'algorithm' and 'microseconds' of '{}'", computes));
+    fail("'algorithm' and 'microseconds' of '{}'", computes);
   MeasuredTactic tactic{entry["algorithm"].get<std::string>(), microseconds_in(entry["microseconds"], computes)};
-  if (!is_line(computes) || !is_line(tactic.algorithm))
-    fail(fmt::format("a line of text as the algorithm of '{}'", computes));
+  if (!is_line(computes) || !is_line(tactic.algorithm)) fail("a line of text as the algorithm of '{}'", computes);
   return tactic;
 }
 
@@ -52,11 +52,11 @@ TimingCache timing_cache_from_json(const std::string& text) {
   TimingCache cache;
   const TimingJson estimated = object_in(file, "microseconds"), measured = object_in(file, "tactics");
   for (const auto& [target, groups] : estimated.items()) {
-    if (!groups.is_object()) fail(fmt::format("times by group of '{}', got {}", target, groups.type_name()));
+    if (!groups.is_object()) fail("times by group of '{}', got {}", target, groups.type_name());
     for (const auto& [group, value] : groups.items()) cache.estimated[target][group] = microseconds_in(value, group);
   }
   for (const auto& [device, tactics] : measured.items()) {
-    if (!tactics.is_object()) fail(fmt::format("tactics by what they compute of '{}'", device));
+    if (!tactics.is_object()) fail("tactics by what they compute of '{}'", device);
     for (const auto& [computes, entry] : tactics.items())
       cache.measured[device][computes] = measured_in(computes, entry);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/messages.h"
 #include "graph/evaluate.h"
 #include "ulpscope/error.h"
 
@@ -166,8 +167,8 @@ class Builder final : public AdjointContext {
  private:
   void check_id(TensorId id) const {
     if (!forward_.tensors.contains(id))
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[adjoint] network '{}': there is no tensor {}; it has {}",
-                                                           forward_.name, id.number(), forward_.tensors.size()));
+      throw invalid_argument("[adjoint] network '{}': there is no tensor {}; it has {}", forward_.name, id.number(),
+                             forward_.tensors.size());
   }
   bool is_float(TensorId id) const { return is_floating(inferred_.types[id]); }
   bool is_known(TensorId id) const { return static_cast<bool>(inferred_.values[id]); }
@@ -331,9 +332,8 @@ AdjointNetwork make_adjoint(const Network& network, const InferredNetwork& infer
                             std::span<const TensorId> wanted, std::span<const TensorId> outputs,
                             const AdjointOptions& options) {
   if (options.type != DataType::kFloat32 && options.type != DataType::kFloat64)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[adjoint] network '{}': expected type float32 or float64, got {}", network.name,
-                            name_of(options.type)));
+    throw invalid_argument("[adjoint] network '{}': expected type float32 or float64, got {}", network.name,
+                           name_of(options.type));
   return Builder(network, inferred, ops, options.type).run(wanted, outputs);
 }
 

@@ -1,8 +1,6 @@
 #include "graph/attributes.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 
@@ -11,16 +9,12 @@ const T* Attributes::find(std::string_view name) const {
   const auto found = values_.find(name);
   if (found == values_.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);
-  if (value == nullptr)
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("attribute '{}' has another kind of value than the operator defines", name));
+  if (value == nullptr) throw invalid_file("attribute '{}' has another kind of value than the operator defines", name);
   return value;
 }
 
 namespace {
-[[noreturn]] void throw_missing(std::string_view name) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("attribute '{}' is missing", name));
-}
+[[noreturn]] void throw_missing(std::string_view name) { throw invalid_file("attribute '{}' is missing", name); }
 }  // namespace
 
 std::int64_t Attributes::integer(std::string_view name, std::int64_t default_value) const {

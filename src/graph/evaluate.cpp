@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/messages.h"
 #include "formats/rounding.h"
 #include "graph/inference.h"
 #include "ulpscope/error.h"
@@ -88,15 +89,15 @@ std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, s
 
 std::vector<Tensor> evaluate(const Network& network, std::span<const Tensor> inputs) {
   if (inputs.size() != network.inputs.size())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] network '{}': expected {} inputs, got {}",
-                                                         network.name, network.inputs.size(), inputs.size()));
+    throw invalid_argument("[evaluate] network '{}': expected {} inputs, got {}", network.name, network.inputs.size(),
+                           inputs.size());
   IdMap<TensorId, Tensor> values(network.tensors.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorInfo& info = network.tensor(network.inputs[i]);
     Tensor value = to_physical(inputs[i]);
     if (info.type != DataType::kUndefined && physical_type(info.type) != value.type())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] input '{}': expected {}, got {}", info.name,
-                                                           name_of(info.type), name_of(inputs[i].type())));
+      throw invalid_argument("[evaluate] input '{}': expected {}, got {}", info.name, name_of(info.type),
+                             name_of(inputs[i].type()));
     values[network.inputs[i]] = rounded(std::move(value), info.type);
   }
 

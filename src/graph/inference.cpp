@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "core/messages.h"
 #include "formats/stored_elements.h"
 #include "graph/deferred_fold.h"
 #include "graph/evaluate.h"
 #include "graph/folding.h"
 #include "graph/shared_values.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -110,12 +110,11 @@ class Inference {
     const TensorInfo& info = network_.tensor(id);
     const bool fits = std::ranges::all_of(shape, [](std::int64_t dim) { return dim >= 0; });
     if (!fits)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name,
-                              to_string(shape)));
+      throw invalid_argument("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name,
+                             to_string(shape));
     const DataType type = info.type == DataType::kUndefined ? DataType::kUInt8 : physical_type(info.type);
     if (const std::string reason = why_too_large(type, shape); !reason.empty())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] input '{}': {}", info.name, reason));
+      throw invalid_argument("[infer] input '{}': {}", info.name, reason);
     result_.shapes[id] = shape;
   }
 
@@ -272,8 +271,8 @@ void infer_types(Network& network) {
       if (layer.outputs[i] == kNone || outputs[i].type == DataType::kUndefined) continue;
       TensorInfo& info = network.tensor(layer.outputs[i]);
       if (info.type != DataType::kUndefined && info.type != outputs[i].type)
-        log_warning(fmt::format("tensor '{}' is declared as {}, but layer '{}' ({}) computes {}", info.name,
-                                name_of(info.type), layer.name, layer.op->name, name_of(outputs[i].type)));
+        log_warning("tensor '{}' is declared as {}, but layer '{}' ({}) computes {}", info.name, name_of(info.type),
+                    layer.name, layer.op->name, name_of(outputs[i].type));
       info.type = outputs[i].type;
     }
   }
@@ -341,9 +340,8 @@ InferredNetwork infer(const Network& network, const std::vector<Shape>& input_sh
 InferredNetwork infer(const Network& network, const std::vector<std::optional<Shape>>& input_shapes,
                       const FoldingLimits& limits, const IdMap<TensorId, Tensor>& known) {
   if (input_shapes.size() != network.inputs.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
-                            network.inputs.size(), input_shapes.size()));
+    throw invalid_argument("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
+                           network.inputs.size(), input_shapes.size());
   check_types(network);
   Inference inference(network, limits, known);
   for (std::size_t i = 0; i < input_shapes.size(); ++i)

@@ -7,10 +7,9 @@
 #include <cctype>
 #include <iterator>
 
+#include "core/messages.h"
 #include "core/text.h"
 #include "graph/name_match.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -41,10 +40,10 @@ std::vector<LayerId> matches(const Network& network, const std::string& word) {
     if (std::ranges::find(operators, layer.op->name) == operators.end()) operators.emplace_back(layer.op->name);
   }
   names.insert(names.end(), operators.begin(), operators.end());
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} '{}': expected a layer with float arithmetic, an operator type or a pattern that matches "
-                          "one; there is none{}",
-                          where, word, did_you_mean(word, names)));
+  throw invalid_argument(
+      "{} '{}': expected a layer with float arithmetic, an operator type or a pattern that matches one; there is "
+      "none{}",
+      where, word, did_you_mean(word, names));
 }
 
 /// Names of a list, the first ones of many.
@@ -95,9 +94,9 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
   }
   if (!idle.empty())
     log_warning(
-        fmt::format("{}: {} name(s) have no effect: layers that have no float arithmetic, or only move values, "
-                    "have no precision of their own: {}",
-                    where, idle.size(), some_of(idle)));
+        "{}: {} name(s) have no effect: layers that have no float arithmetic, or only move values, have no precision "
+        "of their own: {}",
+        where, idle.size(), some_of(idle));
   std::ranges::sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
@@ -108,12 +107,11 @@ namespace {
 /// A word without a name, or with a type that is none of `known`.
 [[noreturn]] void fail_type(std::string_view where, std::string_view named, const std::string& word, bool has_name,
                             bool is_type, const std::vector<std::string_view>& known) {
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
-                          !has_name ? fmt::format("no name. Could not parse argument: {}", word)
-                                    : fmt::format("the {}type '{}'", is_type ? "" : "unknown ",
-                                                  word.substr(word.rfind(':') + 1)),
-                          fmt::join(known, ", ")));
+  throw invalid_argument(
+      "{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
+      !has_name ? fmt::format("no name. Could not parse argument: {}", word)
+                : fmt::format("the {}type '{}'", is_type ? "" : "unknown ", word.substr(word.rfind(':') + 1)),
+      fmt::join(known, ", "));
 }
 
 /// NAME and TYPE, in small letters, of "NAME:TYPE"; no name where the word has none.
@@ -168,7 +166,7 @@ std::vector<std::pair<LayerId, Request>> find_layer_precisions(const Network& ne
     if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
     std::vector<std::string> names;
     for (LayerId id : network.all_layer_ids()) names.push_back(network.layer(id).name);
-    log_warning(fmt::format("{}: the network has no layer '{}'{}", rules.where, name, did_you_mean(name, names)));
+    log_warning("{}: the network has no layer '{}'{}", rules.where, name, did_you_mean(name, names));
   }
   std::ranges::copy(by_name, std::back_inserter(result));
   return result;
@@ -194,10 +192,10 @@ Requests requested_types(const Network& network, const std::vector<std::string>&
   for (const LayerId id : named) lowered[id] = !kept[id];
   if (!named.empty() && std::ranges::none_of(named, [&](LayerId id) { return lowered[id]; })) {
     const Layer& layer = network.layer(named.front());
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] layer '{}' ({}) matches both --keep and --lower, and nothing is left to lower; "
-                            "try naming it in one of them",
-                            layer.name, layer.op->name));
+    throw invalid_argument(
+        "[options] layer '{}' ({}) matches both --keep and --lower, and nothing is left to lower; try naming it in one "
+        "of them",
+        layer.name, layer.op->name);
   }
   for (LayerId l : result.ids()) {
     if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = Precision::kFP32;
@@ -211,9 +209,8 @@ Requests requested_types(const Network& network, const std::vector<std::string>&
   for (const auto& [l, request] : asked) {
     const bool highest = request == Precision::kFP32;
     if ((kept[l] && !highest) || (lowered[l] && highest))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layer(l).name,
-                              kept[l] ? "keep" : "lower", request.name()));
+      throw invalid_argument("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layer(l).name,
+                             kept[l] ? "keep" : "lower", request.name());
     result[l] = request;
   }
   return result;

@@ -8,9 +8,8 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "core/messages.h"
 #include "core/text.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -88,10 +87,9 @@ std::vector<std::string> expand_names(std::span<const std::string> names, std::s
         any = true;
         select(candidate);
       }
-      if (!any) log_warning(fmt::format("{}: no tensor matches the pattern '{}'", where, name));
+      if (!any) log_warning("{}: no tensor matches the pattern '{}'", where, name);
     } else {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no tensor '{}'{}", where, name, did_you_mean(name, candidates)));
+      throw invalid_argument("{}: there is no tensor '{}'{}", where, name, did_you_mean(name, candidates));
     }
   }
   return result;

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -25,7 +26,7 @@ std::string Network::file() const {
 TensorId Network::add_tensor(TensorInfo info) {
   const TensorId id(tensors.size());
   if (!info.name.empty() && !tensor_index_.emplace(info.name, id).second)
-    throw Error(ErrorCode::kInvalidFile, fmt::format("two values have the name '{}'", info.name));
+    throw invalid_file("two values have the name '{}'", info.name);
   return tensors.add(std::move(info));
 }
 
@@ -34,10 +35,8 @@ LayerId Network::add_layer(Layer layer) {
   for (const auto* ids : {&layer.inputs, &layer.outputs})
     for (TensorId tensor : present(*ids))
       if (!tensors.contains(tensor))
-        throw Error(ErrorCode::kInvalidFile,
-                    fmt::format("layer '{}' refers to tensor {}, of {}", layer.name, tensor.number(), tensors.size()));
-  if (!layer_index_.emplace(layer.name, id).second)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("two layers have the name '{}'", layer.name));
+        throw invalid_file("layer '{}' refers to tensor {}, of {}", layer.name, tensor.number(), tensors.size());
+  if (!layer_index_.emplace(layer.name, id).second) throw invalid_argument("two layers have the name '{}'", layer.name);
   for (TensorId output : present(layer.outputs)) tensor(output).producer = id;
   layers.add(std::move(layer));
   index_bodies_of(id);
@@ -166,34 +165,27 @@ void Network::check() const {
   IdMap<TensorId, bool> available(tensors.size(), false);
   for (TensorId i : tensors.ids()) available[i] = tensors[i].producer == kNone && tensors[i].value;
   for (TensorId id : inputs) {
-    if (!tensors.contains(id)) throw Error(ErrorCode::kInvalidFile, "a network input is out of range");
+    if (!tensors.contains(id)) throw invalid_file("a network input is out of range");
     available[id] = true;
   }
   std::unordered_set<std::string_view> names;
   for (const Layer& layer : layers) {
-    if (!names.insert(layer.name).second)
-      throw Error(ErrorCode::kInvalidFile, fmt::format("two layers have the name '{}'", layer.name));
+    if (!names.insert(layer.name).second) throw invalid_file("two layers have the name '{}'", layer.name);
     for (TensorId id : present(layer.inputs)) {
-      if (!tensors.contains(id))
-        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads a tensor that is out of range", layer.name));
+      if (!tensors.contains(id)) throw invalid_file("layer '{}' reads a tensor that is out of range", layer.name);
       if (!available[id])
-        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads '{}', which nothing before it computes",
-                                                         layer.name, tensor(id).name));
+        throw invalid_file("layer '{}' reads '{}', which nothing before it computes", layer.name, tensor(id).name);
     }
     for (TensorId id : present(layer.outputs)) {
-      if (!tensors.contains(id))
-        throw Error(ErrorCode::kInvalidFile,
-                    fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
+      if (!tensors.contains(id)) throw invalid_file("layer '{}' writes a tensor that is out of range", layer.name);
       if (available[id])
-        throw Error(ErrorCode::kInvalidFile,
-                    fmt::format("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name));
+        throw invalid_file("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name);
       available[id] = true;
     }
   }
   for (TensorId id : outputs)
     if (!tensors.contains(id) || !available[id])
-      throw Error(ErrorCode::kInvalidFile, fmt::format("the network output '{}' is never computed",
-                                                       tensors.contains(id) ? tensor(id).name : "?"));
+      throw invalid_file("the network output '{}' is never computed", tensors.contains(id) ? tensor(id).name : "?");
 }
 
 }  // namespace ulpscope

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "graph/name_match.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -38,8 +38,7 @@ void mark_outputs(Network& network, std::span<const std::string> names) {
   const bool everything = is_mark_all(names) || (names.size() == 1 && names[0] == "*");
   const std::vector<std::string> selected =
       everything ? computed_names(network, false) : expand_names(names, all_names(network), where(network));
-  if (selected.empty())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are selected", where(network)));
+  if (selected.empty()) throw invalid_argument("{}: no outputs are selected", where(network));
   network.outputs.clear();
   for (const std::string& name : selected) network.outputs.push_back(network.find_tensor(name));
 }
@@ -47,8 +46,7 @@ void mark_outputs(Network& network, std::span<const std::string> names) {
 void unmark_outputs(Network& network, std::span<const std::string> names) {
   for (const std::string& name : expand_names(names, all_names(network), where(network)))
     std::erase(network.outputs, network.find_tensor(name));
-  if (network.outputs.empty())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are left", where(network)));
+  if (network.outputs.empty()) throw invalid_argument("{}: no outputs are left", where(network));
 }
 
 }  // namespace ulpscope

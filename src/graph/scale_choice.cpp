@@ -1,12 +1,10 @@
 #include "graph/scale_choice.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 
+#include "core/messages.h"
 #include "graph/network.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -26,14 +24,13 @@ std::string_view name_of(MxScaleRule rule) noexcept { return rule == MxScaleRule
 WeightScales weight_scales_from_name(std::string_view name, std::string_view where) {
   for (const WeightScales each : {WeightScales::kAmax, WeightScales::kLeastSquares, WeightScales::kActivations})
     if (name == name_of(each)) return each;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected amax, least-squares or activations, got '{}'", where, name));
+  throw invalid_argument("{}: expected amax, least-squares or activations, got '{}'", where, name);
 }
 
 MxScaleRule mx_scale_rule_from_name(std::string_view name, std::string_view where) {
   for (const MxScaleRule each : {MxScaleRule::kCeil, MxScaleRule::kOcp})
     if (name == name_of(each)) return each;
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected ceil or ocp, got '{}'", where, name));
+  throw invalid_argument("{}: expected ceil or ocp, got '{}'", where, name);
 }
 
 bool have_chosen_scales(PrecisionSet precisions) noexcept {
@@ -50,10 +47,10 @@ bool have_mx_scales(PrecisionSet precisions) noexcept {
 
 void check_weight_scales(WeightScales asked, PrecisionSet enabled, std::string_view where) {
   if (asked == WeightScales::kAmax || have_chosen_scales(enabled)) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected int4 or nvfp4 beside {}, got neither; the scales of other formats are those of "
-                          "the largest values. Try --int4 or --nvfp4, or amax",
-                          where, name_of(asked)));
+  throw invalid_argument(
+      "{}: expected int4 or nvfp4 beside {}, got neither; the scales of other formats are those of the largest values. "
+      "Try --int4 or --nvfp4, or amax",
+      where, name_of(asked));
 }
 
 void set_dynamic_scale_rule(Network& network, MxScaleRule rule) {

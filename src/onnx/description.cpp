@@ -5,12 +5,12 @@
 #include <unordered_set>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "onnx/element_type.h"
 #include "onnx/model_file.h"
 #include "onnx/tensor_reader.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -74,9 +74,8 @@ class Describer {
     if (!weights_) return result;
     if (ignore_external_data_ && tensor.data_location() == onnx::TensorProto::EXTERNAL) {
       log_error(
-          fmt::format("Failed to load weights.\nNote: Error was: the data of {} lie in another file, and such data "
-                      "are ignored",
-                      what));
+          "Failed to load weights.\nNote: Error was: the data of {} lie in another file, and such data are ignored",
+          what);
       return result;
     }
     try {
@@ -107,8 +106,7 @@ class Describer {
       case onnx::AttributeProto::GRAPH:
         return std::make_shared<const OnnxGraph>(graph(attribute.g()));
       default:
-        log_warning(fmt::format("[model] node '{}': attribute '{}' is of a kind that is not shown", node.name(),
-                                attribute.name()));
+        log_warning("[model] node '{}': attribute '{}' is of a kind that is not shown", node.name(), attribute.name());
         return std::nullopt;
     }
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/messages.h"
 #include "graph/name_match.h"
 #include "graph/outputs.h"
 #include "onnx/wire.h"
@@ -73,7 +74,7 @@ std::vector<std::string> select(const GraphSummary& summary, const std::string& 
   else if (!marked.empty())
     selected = expand_names(marked, summary.all, where);
   for (const std::string& name : expand_names(excluded, summary.all, where)) std::erase(selected, name);
-  if (selected.empty()) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are selected", where));
+  if (selected.empty()) throw invalid_argument("{}: no outputs are selected", where);
   return selected;
 }
 
@@ -99,9 +100,7 @@ std::string EditedModel::join() const {
 EditedModel with_outputs(Bytes model, const std::string& source, std::span<const std::string> marked,
                          std::span<const std::string> excluded) {
   const std::string where = fmt::format("[outputs] {}", source);
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("{}: {}", where, what));
-  };
+  const auto fail = [&](const std::string& what) { throw invalid_file("{}: {}", where, what); };
   EditedModel result;
   GraphSummary summary;
   std::optional<Field> graph;
@@ -111,10 +110,10 @@ EditedModel with_outputs(Bytes model, const std::string& source, std::span<const
     Reader reader(model, model.data());
     for (Field field; reader.next(field);) {
       if (field.number != onnx_wire::kModelGraph || field.type != WireType::kBytes) continue;
-      if (graph) throw Error(ErrorCode::kInvalidFile, "not a valid ONNX file: it has two graphs");
+      if (graph) throw invalid_file("not a valid ONNX file: it has two graphs");
       graph = field;
     }
-    if (!graph) throw Error(ErrorCode::kInvalidFile, "not a valid ONNX file: it has no graph");
+    if (!graph) throw invalid_file("not a valid ONNX file: it has no graph");
     summary = summarize(graph->payload, model.data());
     Reader fields(graph->payload, model.data());
     for (Field field; fields.next(field);) {

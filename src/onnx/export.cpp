@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "onnx/element_type.h"
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
@@ -13,7 +14,6 @@
 #include "onnx/opset_upgrade.h"
 #include "onnx/type_support.h"
 #include "onnx/typed_edit.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -158,10 +158,10 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
   // The tensors refer to the caller's bytes.
   impl_->file.owner = std::shared_ptr<const void>(bytes.data(), [](const void*) {});
   if (!has_outputs_of(network, impl_->file.proto.graph()))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
-                            "with the outputs that it has",
-                            network.source));
+    throw invalid_argument(
+        "[convert] {}: expected the outputs of the file, got others; a model can only be converted with the outputs "
+        "that it has",
+        network.source);
   impl_->inlined = inline_functions(impl_->file.proto, network.source);
   Adoption(impl_->file, network).run();
 }

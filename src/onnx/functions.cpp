@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "core/messages.h"
 #include "onnx/type_support.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -100,7 +100,7 @@ FunctionInliner::FunctionInliner(const onnx::ModelProto& model, const Opsets& mo
 }
 
 void FunctionInliner::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}", source_, message));
+  throw invalid_file("[import] {}: {}", source_, message);
 }
 
 std::vector<FlatNode> FunctionInliner::expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,

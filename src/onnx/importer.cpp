@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/messages.h"
 #include "graph/inference.h"
 #include "onnx/element_type.h"
 #include "onnx/graph_order.h"
 #include "onnx/sequences.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -55,7 +55,7 @@ std::shared_ptr<Network> Importer::run() {
 }
 
 void Importer::fail(ErrorCode code, const std::string& message) const {
-  throw Error(code, fmt::format("[import] {}: {}", file_.source, message));
+  throw error_of(code, "[import] {}: {}", file_.source, message);
 }
 
 Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opsets& opsets, const Scope* parent) {
@@ -165,11 +165,10 @@ std::vector<std::string> Importer::follow_sequences(const onnx::GraphProto& grap
                      replaced[0].what));
   leave_out_others(outputs, nodes);
   for (const Replaced& each : replaced)
-    log_info(fmt::format("[import] {}: output '{}' is {}: {}", file_.source, each.output, each.what,
-                         each.tensors.empty()
-                             ? "it is left out"
-                             : fmt::format("what is run and compared are the tensors that go into it: {}",
-                                           fmt::join(each.tensors, ", "))));
+    log_info("[import] {}: output '{}' is {}: {}", file_.source, each.output, each.what,
+             each.tensors.empty() ? "it is left out"
+                                  : fmt::format("what is run and compared are the tensors that go into it: {}",
+                                                fmt::join(each.tensors, ", ")));
   return outputs;
 }
 
@@ -264,7 +263,7 @@ void Importer::add_outputs(const std::vector<std::string>& names, const std::str
     if (!scope.values.contains(name) && !scope.constants.contains(name))
       fail(ErrorCode::kInvalidFile, fmt::format("the output '{}' of graph '{}' is computed by no node", name, graph));
     if (!seen.insert(name).second && scope.parent == nullptr) {
-      log_info(fmt::format("[import] {}: output '{}' is listed twice, and handed out once", file_.source, name));
+      log_info("[import] {}: output '{}' is listed twice, and handed out once", file_.source, name);
       continue;
     }
     scope.network->outputs.push_back(use_value(name, scope, as_tensors));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "core/messages.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
 
@@ -59,7 +60,7 @@ class Stripper {
       : origin_(origin), tensors_(tensors), keep_texts_(keep_texts) {}
 
   std::string strip(Message kind, std::span<const std::byte> message, int depth) {
-    if (depth > kMaxDepth) throw Error(ErrorCode::kInvalidFile, "graphs are nested too deeply");
+    if (depth > kMaxDepth) throw invalid_file("graphs are nested too deeply");
     if (kind == Message::kTensor) return strip_tensor(message);
     std::string out;
     Reader reader(message, origin_);
@@ -164,9 +165,7 @@ std::filesystem::path external_data_folder(const std::filesystem::path& path, co
 }
 
 void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}", file.source, what));
-  };
+  const auto fail = [&](const std::string& what) { throw invalid_file("[import] {}: {}", file.source, what); };
   if (bytes.empty()) fail("expected an ONNX model, got an empty file");
   if (const auto foreign = foreign_format(onnx_wire::as_text(bytes)); !foreign.empty())
     fail(fmt::format("expected an ONNX model, got {}", foreign));

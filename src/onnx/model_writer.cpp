@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "formats/codes.h"
 #include "formats/convert.h"
 #include "onnx/model_file.h"
@@ -169,8 +170,7 @@ class Output {
   static constexpr std::size_t kBuffer = std::size_t{4} << 20;
 
   [[noreturn]] void fail(std::string_view action) const {
-    throw Error(ErrorCode::kIo,
-                fmt::format("[convert] {}: cannot {}: {}", path_.string(), action, std::strerror(errno)));
+    throw error_of(ErrorCode::kIo, "[convert] {}: cannot {}: {}", path_.string(), action, std::strerror(errno));
   }
   void flush() {
     write_all(buffer_);
@@ -226,8 +226,7 @@ ModelWriter::ModelWriter(onnx::ModelProto& model, std::vector<Payload> payloads,
   pieces_ = std::move(assembled.pieces);
   model_bytes_ = assembled.size;
   if (model_bytes_ > (std::uint64_t{1} << 31) - 1)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[convert] {}: the graph without its weights is larger than 2 GiB", name_));
+    throw unsupported("[convert] {}: the graph without its weights is larger than 2 GiB", name_);
 }
 
 void ModelWriter::move_out(onnx::ModelProto& model) {

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "onnx/element_type.h"
 #include "onnx/quantization_graph.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace onnx_model {
@@ -369,8 +369,7 @@ void check_written_quantization(std::span<const QuantizationProblem> before, std
       throw InternalError(fmt::format("[convert] {}: the quantizer '{}', which the model does not have so: {}", written,
                                       each.node, each.text));
     else
-      log_warning(fmt::format("[convert] The file has a quantizer that the model does not have so, '{}': {}", each.node,
-                              each.text));
+      log_warning("[convert] The file has a quantizer that the model does not have so, '{}': {}", each.node, each.text);
   }
   if (!inherited.empty())
     log_warning("[convert] The model had these in its quantizers already, and the file has them, too. " +

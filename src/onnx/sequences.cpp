@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "onnx/graph_order.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -42,10 +42,10 @@ constexpr std::int64_t kAxesAreInputs = 13;
 }  // namespace
 
 void SequenceResolver::fail(const onnx::NodeProto& node, const std::string& expected) const {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("{}: node '{}' ({}): expected {}; sequences whose tensors are not known while the model is "
-                          "read are not supported; try --trt-outputs with names of tensors ahead of it",
-                          where_, node_name(node), node.op_type(), expected));
+  throw unsupported(
+      "{}: node '{}' ({}): expected {}; sequences whose tensors are not known while the model is read are not "
+      "supported; try --trt-outputs with names of tensors ahead of it",
+      where_, node_name(node), node.op_type(), expected);
 }
 
 std::optional<std::vector<std::string>> SequenceResolver::tensors_of(const std::string& value) const {

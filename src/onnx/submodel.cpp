@@ -1,17 +1,15 @@
 #include "onnx/submodel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/messages.h"
 #include "onnx/element_type.h"
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
 #include "onnx/model_file.h"
 #include "onnx/model_writer.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -96,7 +94,7 @@ ModelParts::ModelParts(std::span<const std::byte> bytes, const std::string& sour
   }
   const std::string wrong =
       sort_nodes(order, [&](const std::string& name) { return defined.contains(name) || own.is_constant(name); });
-  if (!wrong.empty()) throw Error(ErrorCode::kInvalidFile, fmt::format("[onnx] {}: {}", source, wrong));
+  if (!wrong.empty()) throw invalid_file("[onnx] {}: {}", source, wrong);
   for (const FlatNode& each : order) {
     Node node{node_name(*each.proto), each.proto->op_type(), {}, {}};
     for (const std::string& name : values_read(*each.proto))
@@ -157,9 +155,7 @@ namespace {
 
 Tensor known(const ModelParts::Values& values, const std::string& name) {
   Tensor value = values(name);
-  if (!value)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[reduce] the value of '{}' is not known: no run of the model gives it", name));
+  if (!value) throw unsupported("[reduce] the value of '{}' is not known: no run of the model gives it", name);
   return value;
 }
 

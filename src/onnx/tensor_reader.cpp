@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/memory.h"
+#include "core/messages.h"
 #include "formats/coded_elements.h"
 #include "formats/codes.h"
 #include "formats/stored_elements.h"
@@ -127,7 +128,7 @@ TensorReader::TensorReader(const ModelFile& file, std::filesystem::path folder, 
     : file_(file), folder_(std::move(folder)), ignore_external_data_(ignore_external_data) {}
 
 void TensorReader::fail(const std::string& what, const std::string& message) const {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}: {}", file_.source, what, message));
+  throw invalid_file("[import] {}: {}: {}", file_.source, what, message);
 }
 
 std::vector<std::shared_ptr<const MappedFile>> TensorReader::files() const {
@@ -139,11 +140,10 @@ std::vector<std::shared_ptr<const MappedFile>> TensorReader::files() const {
 Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& what) {
   const auto type = from_onnx_type(tensor.data_type());
   if (!type)
-    throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}: tensors of type {} are not supported",
-                                                     file_.source, what, onnx_type_name(tensor.data_type())));
+    throw unsupported("[import] {}: {}: tensors of type {} are not supported", file_.source, what,
+                      onnx_type_name(tensor.data_type()));
   if (tensor.has_segment())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[import] {}: {}: tensors in segments are not supported", file_.source, what));
+    throw unsupported("[import] {}: {}: tensors in segments are not supported", file_.source, what);
   Plan plan{what, *type, Shape(tensor.dims().begin(), tensor.dims().end()), 1, 0};
   std::int64_t extent = 1;  // the product without zeros, since every part of a shape is multiplied somewhere
   for (std::int64_t dim : plan.shape) {
@@ -277,9 +277,9 @@ std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const 
   const std::filesystem::path path = folder_ / relative;
   std::error_code failed;
   if (!std::filesystem::exists(path, failed))
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("[import] {}: {}: its external data '{}' does not exist; try --external-data-dir",
-                            file_.source, plan.what, path.string()));
+    throw error_of(ErrorCode::kNotFound,
+                   "[import] {}: {}: its external data '{}' does not exist; try --external-data-dir", file_.source,
+                   plan.what, path.string());
   const std::filesystem::path real_folder = std::filesystem::canonical(folder_, failed);
   const std::filesystem::path real = failed ? std::filesystem::path() : std::filesystem::canonical(path, failed);
   const auto [end, unused] = std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end());

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <ranges>
 
+#include "core/messages.h"
 #include "onnx/graph_order.h"
 #include "onnx/importer.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::onnx_model {
 
@@ -20,10 +20,10 @@ void Importer::warn_of_foreign_layers() const {
   for (const UnknownOperator& op : foreign_)
     if (names.size() < kMostNames) names.push_back(fmt::format("'{}' ({})", op.node, op.full_name()));
   if (foreign_.size() > kMostNames) names.push_back(fmt::format("{} others", foreign_.size() - kMostNames));
-  log_warning(fmt::format(
-      "[import] {}: {} layer{} in ONNX Runtime, in float32 whatever is asked for, since ulpscope does not have "
-      "the operators: {}",
-      file_.source, foreign_.size(), foreign_.size() == 1 ? " runs" : "s run", fmt::join(names, ", ")));
+  log_warning(
+      "[import] {}: {} layer{} in ONNX Runtime, in float32 whatever is asked for, since ulpscope does not have the "
+      "operators: {}",
+      file_.source, foreign_.size(), foreign_.size() == 1 ? " runs" : "s run", fmt::join(names, ", "));
 }
 
 void Importer::report_unknown_operators() const {
@@ -90,9 +90,9 @@ std::vector<std::string> Importer::leave_out_unknown(std::vector<FlatNode>& node
     if (find_op(node) == nullptr) unknown.insert(node.proto->op_type());
   if (unknown.empty()) return {};
   log_warning(
-      fmt::format("[import] {}: {} of {} nodes are left out: no wanted output needs them, and operators among "
-                  "them are not supported: {}",
-                  file_.source, nodes.size() - kept.size(), nodes.size(), fmt::join(unknown, ", ")));
+      "[import] {}: {} of {} nodes are left out: no wanted output needs them, and operators among them are not "
+      "supported: {}",
+      file_.source, nodes.size() - kept.size(), nodes.size(), fmt::join(unknown, ", "));
   nodes = std::move(kept);
   return wanted_;
 }

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "core/messages.h"
 #include "onnx/importer.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -14,9 +14,7 @@ constexpr std::int64_t kNewestOpset = 28;
 }  // namespace
 
 Opsets check_versions(const onnx::ModelProto& model, const std::string& source) {
-  const auto refuse = [&](const std::string& message) {
-    throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}", source, message));
-  };
+  const auto refuse = [&](const std::string& message) { throw unsupported("[import] {}: {}", source, message); };
   const std::int64_t ir = model.ir_version();
   if (ir < kOldestIrVersion)
     refuse(fmt::format("expected IR version {} or later, got {}; try onnx.version_converter or a newer exporter",

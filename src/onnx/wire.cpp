@@ -1,15 +1,12 @@
 #include "onnx/wire.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::onnx_wire {
 
 void Reader::fail(const char* what, const std::byte* at) const {
-  throw Error(ErrorCode::kInvalidFile,
-              fmt::format("not a valid ONNX file: {} at byte {}; the file is truncated, damaged or of another format",
-                          what, at - origin_));
+  throw invalid_file("not a valid ONNX file: {} at byte {}; the file is truncated, damaged or of another format", what,
+                     at - origin_);
 }
 
 std::uint64_t Reader::varint() {

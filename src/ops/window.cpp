@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/common.h"
+#include "ops/fail.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -14,7 +14,7 @@ void check_range(const Layer& layer, std::string_view name, const Shape& values)
   constexpr std::int64_t kLimit = std::int64_t{1} << 30;
   for (std::int64_t value : values)
     if (value < -kLimit || value > kLimit)
-      fail(layer, fmt::format("{} {} are out of range: expected at most {}", name, to_string(values), kLimit));
+      fail(layer, "{} {} are out of range: expected at most {}", name, to_string(values), kLimit);
 }
 
 Shape per_dimension(const Layer& layer, std::string_view name, std::size_t rank, std::int64_t default_value) {
@@ -33,16 +33,15 @@ void read_strides(const Layer& layer, WindowGeometry& g) {
   g.dilations = per_dimension(layer, "dilations", g.rank(), 1);
   for (std::size_t i = 0; i < g.rank(); ++i) {
     if (g.strides[i] < 1 || g.dilations[i] < 1 || g.kernel[i] < 1)
-      fail(layer, fmt::format("expected positive strides, dilations and kernel sizes, got {}, {} and {}",
-                              to_string(g.strides), to_string(g.dilations), to_string(g.kernel)));
+      fail(layer, "expected positive strides, dilations and kernel sizes, got {}, {} and {}", to_string(g.strides),
+           to_string(g.dilations), to_string(g.kernel));
   }
 }
 
 void read_pads(const Layer& layer, WindowGeometry& g) {
   Shape pads = layer.attributes.integers("pads");
   if (pads.empty()) pads.assign(2 * g.rank(), 0);
-  if (pads.size() != 2 * g.rank())
-    fail(layer, fmt::format("expected {} values in 'pads', got {}", 2 * g.rank(), pads.size()));
+  if (pads.size() != 2 * g.rank()) fail(layer, "expected {} values in 'pads', got {}", 2 * g.rank(), pads.size());
   check_range(layer, "pads", pads);
   g.pads_begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(g.rank()));
   g.pads_end.assign(pads.begin() + static_cast<std::ptrdiff_t>(g.rank()), pads.end());
@@ -51,7 +50,7 @@ void read_pads(const Layer& layer, WindowGeometry& g) {
 std::string auto_pad_of(const Layer& layer) {
   const std::string mode = layer.attributes.text("auto_pad", "NOTSET");
   if (mode != "NOTSET" && mode != "" && mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER")
-    fail(layer, fmt::format("expected 'auto_pad' to be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got '{}'", mode));
+    fail(layer, "expected 'auto_pad' to be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got '{}'", mode);
   return mode.empty() ? "NOTSET" : mode;
 }
 
@@ -72,8 +71,8 @@ void place_windows(const Layer& layer, WindowGeometry& g, bool ceil_mode) {
     if (mode == "VALID") g.pads_begin[i] = g.pads_end[i] = 0;
     const std::int64_t room = g.input[i] + g.pads_begin[i] + g.pads_end[i] - extent;
     if (room < 0 && !(ceil_mode && room + g.strides[i] > 0))
-      fail(layer, fmt::format("a window of {} does not fit into {} elements with pads {} and {} (spatial dimension {})",
-                              extent, g.input[i], g.pads_begin[i], g.pads_end[i], i));
+      fail(layer, "a window of {} does not fit into {} elements with pads {} and {} (spatial dimension {})", extent,
+           g.input[i], g.pads_begin[i], g.pads_end[i], i);
     const std::int64_t up = ceil_mode ? g.strides[i] - 1 : 0;
     g.output[i] = (room + up) / g.strides[i] + 1;
     // The last window starts inside of the input or its leading pad.
@@ -82,8 +81,7 @@ void place_windows(const Layer& layer, WindowGeometry& g, bool ceil_mode) {
 }
 
 WindowGeometry start(const Layer& layer, const Shape& x) {
-  if (x.size() < 3)
-    fail(layer, fmt::format("expected an input (N, C, spatial dimensions...), got shape {}", to_string(x)));
+  if (x.size() < 3) fail(layer, "expected an input (N, C, spatial dimensions...), got shape {}", to_string(x));
   check_range(layer, "input dimensions", x);
   WindowGeometry g;
   g.batch = x[0];
@@ -94,13 +92,12 @@ WindowGeometry start(const Layer& layer, const Shape& x) {
 
 WindowGeometry start_with_weights(const Layer& layer, const Shape& x, const Shape& w) {
   WindowGeometry g = start(layer, x);
-  if (w.size() != x.size())
-    fail(layer, fmt::format("expected weights of rank {}, got shape {}", x.size(), to_string(w)));
+  if (w.size() != x.size()) fail(layer, "expected weights of rank {}, got shape {}", x.size(), to_string(w));
   g.kernel.assign(w.begin() + 2, w.end());
   if (const Shape kernel = layer.attributes.integers("kernel_shape"); !kernel.empty() && kernel != g.kernel)
-    fail(layer, fmt::format("'kernel_shape' is {}, but the weights have shape {}", to_string(kernel), to_string(w)));
+    fail(layer, "'kernel_shape' is {}, but the weights have shape {}", to_string(kernel), to_string(w));
   g.groups = layer.attributes.integer("group", 1);
-  if (g.groups < 1) fail(layer, fmt::format("expected 'group' >= 1, got {}", g.groups));
+  if (g.groups < 1) fail(layer, "expected 'group' >= 1, got {}", g.groups);
   check_range(layer, "weight dimensions and groups", {w[0], w[1], g.groups});
   read_strides(layer, g);
   return g;
@@ -118,8 +115,7 @@ WindowGeometry conv_geometry(const Layer& layer, const Shape& x, const Shape& w)
   WindowGeometry g = start_with_weights(layer, x, w);
   g.out_channels = w[0];
   if (w[1] * g.groups != g.in_channels || g.out_channels % g.groups != 0)
-    fail(layer, fmt::format("weights {} in {} group(s) do not fit an input of {} channels", to_string(w), g.groups,
-                            g.in_channels));
+    fail(layer, "weights {} in {} group(s) do not fit an input of {} channels", to_string(w), g.groups, g.in_channels);
   place_windows(layer, g, false);
   return g;
 }
@@ -127,8 +123,7 @@ WindowGeometry conv_geometry(const Layer& layer, const Shape& x, const Shape& w)
 WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const Shape& w) {
   WindowGeometry g = start_with_weights(layer, x, w);
   if (w[0] != g.in_channels || g.in_channels % g.groups != 0)
-    fail(layer, fmt::format("weights {} in {} group(s) do not fit an input of {} channels", to_string(w), g.groups,
-                            g.in_channels));
+    fail(layer, "weights {} in {} group(s) do not fit an input of {} channels", to_string(w), g.groups, g.in_channels);
   g.out_channels = w[1] * g.groups;
   const std::string mode = auto_pad_of(layer);
   read_pads(layer, g);
@@ -136,7 +131,7 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
   Shape wanted = layer.attributes.integers("output_shape");
   if (wanted.size() == g.rank() + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);  // some exporters add N and C
   if (!wanted.empty() && wanted.size() != g.rank())
-    fail(layer, fmt::format("expected {} values in 'output_shape', got {}", g.rank(), wanted.size()));
+    fail(layer, "expected {} values in 'output_shape', got {}", g.rank(), wanted.size());
   check_range(layer, "output_shape", wanted);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   g.output.resize(g.rank());
@@ -153,7 +148,7 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
       g.output[i] = full - g.pads_begin[i] - g.pads_end[i];
     }
     if (g.output[i] < 0)
-      fail(layer, fmt::format("pads {} and {} leave nothing of {} elements", g.pads_begin[i], g.pads_end[i], full));
+      fail(layer, "pads {} and {} leave nothing of {} elements", g.pads_begin[i], g.pads_end[i], full);
   }
   return g;
 }
@@ -163,7 +158,7 @@ WindowGeometry pool_geometry(const Layer& layer, const Shape& x) {
   g.groups = g.in_channels;
   g.kernel = layer.attributes.required_integers("kernel_shape");
   if (g.kernel.size() != g.rank())
-    fail(layer, fmt::format("expected {} values in 'kernel_shape', got {}", g.rank(), g.kernel.size()));
+    fail(layer, "expected {} values in 'kernel_shape', got {}", g.rank(), g.kernel.size());
   read_strides(layer, g);
   place_windows(layer, g, layer.attributes.integer("ceil_mode", 0) != 0);
   return g;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "graph/repair.h"
 #include "precision/bits_json.h"
 #include "precision/build_record.h"
@@ -20,7 +21,6 @@
 #include "precision/scale_choice_json.h"
 #include "precision/trial_json.h"
 #include "ulpscope/answer.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -408,19 +408,15 @@ std::string answer_to_json(const AnswerFile& file) {
 AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   Json document;
   if (!json::parse(text, document))
-    throw Error(ErrorCode::kInvalidFile,
-                where + ": expected JSON; is the file damaged, or no answer of `ulpscope precision search`?");
+    throw invalid_file(where + ": expected JSON; is the file damaged, or no answer of `ulpscope precision search`?");
   const Reader reader(document, where);
   if (!reader.has("format") || !reader.has("version") || reader.at("format").text() != kAnswerFormat)
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{}: expected an answer of `ulpscope precision search` (\"format\": "
-                            "\"{}\"), got other JSON",
-                            where, kAnswerFormat));
+    throw invalid_file("{}: expected an answer of `ulpscope precision search` (\"format\": \"{}\"), got other JSON",
+                       where, kAnswerFormat);
   const std::int64_t version = reader.at("version").integer();
   if (version < 1 || version > kAnswerVersion)
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{}: expected version 1 to {} of the format, got {}; try searching again with this release",
-                            where, kAnswerVersion, version));
+    throw invalid_file("{}: expected version 1 to {} of the format, got {}; try searching again with this release",
+                       where, kAnswerVersion, version);
   AnswerFile file;
   file.program = reader.at("program").text();
   file.model = reader.at("model").at("path").text();

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/messages.h"
 #include "precision/search.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -55,10 +55,10 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
   const Answer& answer = file.answer;
   const auto found = std::ranges::find(answer.sets, objective, &Answer::ProvenSet::objective);
   if (found == answer.sets.end())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[answer] '{}': expected a set that was proven to be the {} one, got none; try `precision "
-                            "search --objective {}`",
-                            file.path.string(), name_of(objective), name_of(objective)));
+    throw invalid_argument(
+        "[answer] '{}': expected a set that was proven to be the {} one, got none; try `precision search --objective "
+        "{}`",
+        file.path.string(), name_of(objective), name_of(objective));
   const Trial trial = answer.trials[static_cast<std::size_t>(found->trial)];
   file.set_options = {"--objective", std::string(name_of(objective))};
   file.answer.objective = objective;
@@ -68,12 +68,10 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
 AnswerFile with_trial(AnswerFile file, std::size_t trial) {
   const auto& trials = file.answer.trials;
   if (trial >= trials.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[answer] trial: expected a number below {}, got {}", trials.size(), trial));
+    throw invalid_argument("[answer] trial: expected a number below {}, got {}", trials.size(), trial);
   if (trials[trial].kind == TrialKind::kRepair)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[answer] trial {}: it ran with other repairs than the answer has; try one of another kind",
-                            trial));
+    throw invalid_argument("[answer] trial {}: it ran with other repairs than the answer has; try one of another kind",
+                           trial);
   // What held-out samples say of a set stands beside what those of the search say of it.
   const auto same_set = [&](const Trial& each) {
     return !is_held_out(each.kind) && each.raised == trials[trial].raised;

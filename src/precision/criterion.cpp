@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/messages.h"
 #include "graph/name_match.h"
 #include "precision/sample_pairs.h"
 #include "ulpscope/error.h"
@@ -73,8 +74,8 @@ class ToleranceCriterion final : public PairwiseCriterion {
     const auto check = [](const PerName<double>& values, const char* option, double high, const char* expected) {
       for (const auto& [name, value] : values.entries())
         if (!(value >= 0 && value <= high))
-          throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] {}: expected {}, got {}{}", option,
-                                                               expected, name.empty() ? "" : name + ":", value));
+          throw invalid_argument("[criterion] {}: expected {}, got {}{}", option, expected,
+                                 name.empty() ? "" : name + ":", value);
     };
     check(options_.atol, "--atol", kUnbounded, "0 or more");
     check(options_.rtol, "--rtol", kUnbounded, "0 or more");
@@ -115,15 +116,11 @@ class MetricCriterion final : public PairwiseCriterion {
                   bool infinities_equal)
       : kind_(kind), thresholds_(std::move(thresholds)), parameters_(parameters), infinities_equal_(infinities_equal) {
     if (thresholds_.empty())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[criterion] {}: expected a threshold, got none; try --threshold X", name_of(kind_)));
+      throw invalid_argument("[criterion] {}: expected a threshold, got none; try --threshold X", name_of(kind_));
     for (const auto& [name, value] : thresholds_.entries()) check_threshold(name, value);
-    if (parameters_.k < 1)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[criterion] top-k: expected k of 1 or more, got {}", parameters_.k));
+    if (parameters_.k < 1) throw invalid_argument("[criterion] top-k: expected k of 1 or more, got {}", parameters_.k);
     if (!std::isfinite(parameters_.iou_level))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[criterion] iou: expected a finite level, got {}", parameters_.iou_level));
+      throw invalid_argument("[criterion] iou: expected a finite level, got {}", parameters_.iou_level);
   }
 
   std::string description() const override {
@@ -152,13 +149,12 @@ class MetricCriterion final : public PairwiseCriterion {
     const bool share = higher_is_better(kind_) && !decibels;
     const bool fits = share ? value > 0 && value <= 1 : std::isfinite(value) && (decibels || value >= 0);
     if (fits && !(kind_ == MetricKind::kOneMinusCos && value > 2)) return;
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[criterion] threshold of {}: expected {}, got {}{}", name_of(kind_),
-                            share                               ? "a share above 0, at most 1"
-                            : decibels                          ? "decibels"
-                            : kind_ == MetricKind::kOneMinusCos ? "a number from 0 to 2"
-                                                                : "a finite number, 0 or more",
-                            name.empty() ? "" : name + ":", value));
+    throw invalid_argument("[criterion] threshold of {}: expected {}, got {}{}", name_of(kind_),
+                           share                               ? "a share above 0, at most 1"
+                           : decibels                          ? "decibels"
+                           : kind_ == MetricKind::kOneMinusCos ? "a number from 0 to 2"
+                                                               : "a finite number, 0 or more",
+                           name.empty() ? "" : name + ":", value);
   }
 
   Use judge_pair(const std::string& output, const Tensor& golden, const Tensor& candidate) const override {
@@ -168,7 +164,7 @@ class MetricCriterion final : public PairwiseCriterion {
       try {
         value = compute_metric(kind_, golden, candidate, parameters_);
       } catch (const Error& error) {
-        throw Error(error.code(), fmt::format("{} (output '{}')", error.what(), output));
+        throw error_of(error.code(), "{} (output '{}')", error.what(), output);
       }
     }
     return {share_of_threshold(kind_, value, *thresholds_.find(output)), value};
@@ -229,7 +225,7 @@ Judgement combine_judgements(std::span<const Judgement> each) {
 
 void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOutput> expected,
                   const Criterion& criterion, bool infinities_equal, std::int64_t samples) {
-  const auto refuse = [](const std::string& text) { throw Error(ErrorCode::kInvalidArgument, "[golden] " + text); };
+  const auto refuse = [](const std::string& text) { throw invalid_argument("[golden] " + text); };
   if (golden.empty()) refuse("expected outputs of at least one sample, got none");
   if (samples >= 0 && static_cast<std::size_t>(samples) != golden.size())
     refuse(
@@ -275,10 +271,10 @@ bool has_elements(std::span<const TensorMap> golden, const Criterion* criterion)
 
 void check_has_elements(std::span<const TensorMap> golden, const Criterion& criterion, std::string_view what) {
   if (has_elements(golden, &criterion)) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[golden] expected outputs with elements, got none in the {} sample(s){}: nothing can be "
-                          "judged against them; try inputs without dimensions of 0",
-                          golden.size(), what));
+  throw invalid_argument(
+      "[golden] expected outputs with elements, got none in the {} sample(s){}: nothing can be judged against them; "
+      "try inputs without dimensions of 0",
+      golden.size(), what);
 }
 
 void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,
@@ -292,9 +288,8 @@ void check_golden_of(std::span<const TensorMap> golden, const Criterion& criteri
 
 void check_output_name(const std::string& name, std::span<const std::string> outputs, std::string_view option) {
   if (std::ranges::find(outputs, name) != outputs.end()) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] {}: expected an output of the network, got '{}'{}; outputs are: {}", option, name,
-                          did_you_mean(name, outputs), fmt::join(outputs, ", ")));
+  throw invalid_argument("[options] {}: expected an output of the network, got '{}'{}; outputs are: {}", option, name,
+                         did_you_mean(name, outputs), fmt::join(outputs, ", "));
 }
 
 }  // namespace ulpscope

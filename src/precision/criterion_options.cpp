@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -70,17 +69,15 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
     return make_tolerance_criterion(tolerances);
   }
   if (!metric.empty() && !options.metric_script.empty())
-    throw Error(ErrorCode::kInvalidArgument, "[criterion] expected a metric or a metric script, got both");
+    throw invalid_argument("[criterion] expected a metric or a metric script, got both");
   if (!options.atol.empty() || !options.rtol.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[criterion] expected a threshold for the metric, or rtol and atol, got both");
+    throw invalid_argument("[criterion] expected a threshold for the metric, or rtol and atol, got both");
   check_output_names(options.threshold, outputs, "--threshold");
   if (!options.metric_script.empty())
     return make_script_criterion(host, ScriptName::parse(options.metric_script, "metric"), options.threshold);
   const auto kind = metric_from_name(metric);
   if (!kind)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] metric: expected one of {}, got '{}'",
-                                                         fmt::join(metric_names(), ", "), metric));
+    throw invalid_argument("[criterion] metric: expected one of {}, got '{}'", fmt::join(metric_names(), ", "), metric);
   MetricParameters parameters;
   parameters.k = options.top_k;
   parameters.iou_level = options.iou_level;
@@ -92,9 +89,7 @@ CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptio
   if (!options.metric.empty() || !options.metric_script.empty() || options.metric_function) return options;
   if (!options.atol.empty() || !options.rtol.empty()) return options;
   const auto alone = [](bool given, const char* option, const char* beside) {
-    if (given)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[criterion] {}: expected {} beside it, got none", option, beside));
+    if (given) throw invalid_argument("[criterion] {}: expected {} beside it, got none", option, beside);
   };
   alone(!options.error_stat.empty(), "--check-error-stat", "--atol or --rtol");
   alone(!options.error_quantile.empty(), "--error-quantile", "--atol or --rtol");
@@ -104,9 +99,9 @@ CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptio
     if (form_of(p).usual_error >= lowest->usual_error) lowest = &form_of(p);
   const double threshold = lowest->usual_error;
   log_warning(
-      fmt::format("[search] No tolerance was given: metric rel-l2 with threshold {} is taken, which is usual for {}; "
-                  "try the one that your application needs",
-                  threshold, lowest->name));
+      "[search] No tolerance was given: metric rel-l2 with threshold {} is taken, which is usual for {}; try the one "
+      "that your application needs",
+      threshold, lowest->name);
   options.metric = "rel-l2";
   options.threshold = threshold;
   return options;

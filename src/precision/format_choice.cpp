@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "core/messages.h"
 #include "precision/predictor.h"
 #include "precision/trials.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -113,13 +113,13 @@ std::map<LayerId, Precision> choose_formats(const SearchData& data, const Criter
   }
   std::string text;
   for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
-  log_info(fmt::format("Of the formats, each layer takes the one that is predicted to err least: {}", text));
+  log_info("Of the formats, each layer takes the one that is predicted to err least: {}", text);
   for (const LayerId id : others) result[id] = floats.at(id);
   if (!others.empty())
     log_info(
-        fmt::format("{} layer(s) that are no products of these formats stay floats: beside them, int8 is for such "
-                    "products alone (--lower NAME... lowers others, too)",
-                    others.size()));
+        "{} layer(s) that are no products of these formats stay floats: beside them, int8 is for such products alone "
+        "(--lower NAME... lowers others, too)",
+        others.size());
   return result;
 }
 

@@ -12,9 +12,9 @@
 #include <functional>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "precision/trial_json.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -80,11 +80,10 @@ Trial shortened(Trial trial) {
 /// Throws unless the journal was made for `fingerprint`.
 void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprint, const std::string& where) {
   if (!header.has("format") || header.at("format").text() != kJournalFormat)
-    throw Error(ErrorCode::kInvalidFile, where + ": expected a journal of `ulpscope precision search`, got other JSON");
+    throw invalid_file(where + ": expected a journal of `ulpscope precision search`, got other JSON");
   if (const std::int64_t version = header.at("version").integer(); version != kVersion)
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{}: expected version {} of the format, got {}; try without --continue to start anew",
-                            where, kVersion, version));
+    throw invalid_file("{}: expected version {} of the format, got {}; try without --continue to start anew", where,
+                       kVersion, version);
   Fingerprint found;
   header.at("made_for").each([&](const json::Reader& pair) {
     std::vector<std::string> words;
@@ -93,12 +92,10 @@ void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprin
     found.emplace_back(words[0], words[1]);
   });
   const auto differ = [&](const std::string& name, const std::string& theirs, const std::string& ours) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: the journal is of another search: {}: expected {}, got {} in the journal; try the same "
-                    "options as before, another --journal, or no --continue to start anew",
-                    where, name, ours.empty() ? "nothing" : "'" + ours + "'",
-                    theirs.empty() ? "nothing" : "'" + theirs + "'"));
+    throw invalid_argument(
+        "{}: the journal is of another search: {}: expected {}, got {} in the journal; try the same options as before, "
+        "another --journal, or no --continue to start anew",
+        where, name, ours.empty() ? "nothing" : "'" + ours + "'", theirs.empty() ? "nothing" : "'" + theirs + "'");
   };
   const auto value_in = [](const Fingerprint& all, const std::string& wanted) -> std::string {
     for (const auto& [name, value] : all)
@@ -112,7 +109,7 @@ void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprin
 }
 
 [[noreturn]] void throw_io(const std::filesystem::path& path, const std::string& what) {
-  throw Error(ErrorCode::kIo, fmt::format("[journal] '{}': {}; no further trial can be kept", path.string(), what));
+  throw error_of(ErrorCode::kIo, "[journal] '{}': {}; no further trial can be kept", path.string(), what);
 }
 
 /// Appends in one call, so that a line is there whole or, when the system stops in between, cut at the end.
@@ -162,8 +159,7 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
   Journal journal = create(path, fingerprint, names);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    log_info(
-        fmt::format("[journal] there is no '{}' to continue: the search starts from the beginning", path.string()));
+    log_info("[journal] there is no '{}' to continue: the search starts from the beginning", path.string());
     return journal;
   }
   const std::string content = read_file(path);
@@ -178,15 +174,13 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
     const bool whole = end != std::string::npos && json::parse(text, line);
     if (!whole && last && (line_number > 1 || end == std::string::npos)) {
       if (line_number == 1 && !std::string_view(journal.pending_).starts_with(text.substr(0, 30)))
-        throw Error(ErrorCode::kInvalidFile, where + ": expected a journal of `ulpscope precision search`");
-      log_warning(fmt::format("{}: dropped, since it was not written to its end", where));
+        throw invalid_file(where + ": expected a journal of `ulpscope precision search`");
+      log_warning("{}: dropped, since it was not written to its end", where);
       break;
     }
     if (!whole)
-      throw Error(
-          ErrorCode::kInvalidFile,
-          fmt::format("{}: expected a line of JSON; the journal is damaged, try without --continue to start anew",
-                      where));
+      throw invalid_file("{}: expected a line of JSON; the journal is damaged, try without --continue to start anew",
+                         where);
     const json::Reader reader(line, where);
     if (line_number == 1) {
       check_fingerprint(reader, fingerprint, where);

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/messages.h"
 #include "graph/layer_form.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::json {
 namespace {
@@ -41,8 +41,8 @@ Json from_double(double value) {
 }
 
 void Reader::fail(const std::string& expected) const {
-  throw Error(ErrorCode::kInvalidFile, where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected " + expected +
-                                           ", got " + kind_of(*json_));
+  throw invalid_file(where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected " + expected + ", got " +
+                     kind_of(*json_));
 }
 
 bool Reader::has(const char* key) const { return json_->is_object() && json_->contains(key); }
@@ -51,8 +51,7 @@ Reader Reader::at(const char* key) const {
   if (!json_->is_object()) fail("an object");
   const auto found = json_->find(key);
   if (found == json_->end())
-    throw Error(ErrorCode::kInvalidFile,
-                where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected the key \"" + key + "\"");
+    throw invalid_file(where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected the key \"" + key + "\"");
   return Reader(*found, where_, path_.empty() ? key : path_ + "." + key);
 }
 

@@ -10,12 +10,11 @@
 #include <type_traits>
 
 #include "calibration/region_scaling.h"
+#include "core/messages.h"
 #include "engine/fusion.h"
 #include "formats/stored_elements.h"
 #include "graph/name_match.h"
 #include "precision/mask_reach.h"
-#include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -41,17 +40,14 @@ TensorId find_constant(const Network& network, std::string_view name) {
     for (TensorId output : present(network.layer(id).outputs))
       if (is_constant(output)) return output;
   if (body_has_constant(network, name))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[repair] constant '{}': expected one that a layer outside of bodies reads, got one that only "
-                    "the body of an If, Loop or Scan reads, where nothing is repaired; try --keep with the "
-                    "layers that read it",
-                    name));
+    throw invalid_argument(
+        "[repair] constant '{}': expected one that a layer outside of bodies reads, got one that only the body of an "
+        "If, Loop or Scan reads, where nothing is repaired; try --keep with the layers that read it",
+        name);
   std::vector<std::string> names;
   for (const TensorInfo& info : network.tensors)
     if (info.value && is_floating(info.type)) names.push_back(info.name);
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[repair] there is no constant '{}'{}", name, did_you_mean(std::string(name), names)));
+  throw invalid_argument("[repair] there is no constant '{}'{}", name, did_you_mean(std::string(name), names));
 }
 
 /// False if no finite magnitude reaches the limit: the common case, in one pass over the bits.
@@ -116,9 +112,8 @@ void clamp_tensor(Network& network, TensorId id, double limit) {
   TensorInfo& info = network.tensor(id);
   const std::string& name = info.name;
   if (info.type != DataType::kFloat32 || info.value.type() != DataType::kFloat32)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[repair] constant '{}': expected elements of type float32, got {}", name, name_of(info.type)));
+    throw invalid_argument("[repair] constant '{}': expected elements of type float32, got {}", name,
+                           name_of(info.type));
   Tensor clamped = info.value.clone();
   const auto bound = static_cast<float>(limit);
   float* v = clamped.data<float>();
@@ -186,8 +181,7 @@ double limit_of(const Repair& repair) {
 
 void clamp_constant(Network& network, std::string_view name, double limit) {
   if (!(limit > 0) || !std::isfinite(limit))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[repair] constant '{}': expected a positive limit, got {}", name, limit));
+    throw invalid_argument("[repair] constant '{}': expected a positive limit, got {}", name, limit);
   const TensorId id = find_constant(network, name);
   clamp_tensor(network, id, limit);
   const std::string tensor = network.tensor(id).name;
@@ -210,9 +204,8 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
       const double limit = std::strtod(text.c_str(), &end);
       const bool number = !text.empty() && *end == '\0';
       if (!number && exists(name))
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
-                                word, text));
+        throw invalid_argument("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
+                               word, text);
       if (number) {
         repair.name = name;
         clamp.limit = limit;
@@ -220,9 +213,8 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
     }
     clamp_constant(network, repair.name, clamp.limit);
     if (has_infinities(network.tensor(find_constant(network, repair.name)).value))
-      log_warning(fmt::format(
-          "[options] --clamp-constants '{}': infinities stay as they are, since every float type holds them",
-          repair.name));
+      log_warning("[options] --clamp-constants '{}': infinities stay as they are, since every float type holds them",
+                  repair.name);
     done.push_back(std::move(repair));
   }
   return done;

@@ -1,10 +1,9 @@
 #include "precision/sample_messages.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <limits>
 
+#include "core/messages.h"
 #include "graph/repair.h"
 #include "runners/message.h"
 #include "ulpscope/error.h"
@@ -17,7 +16,7 @@ constexpr std::uint64_t kAligned = 64;
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
 [[noreturn]] void fail_message(const char* what) {
-  throw Error(ErrorCode::kScript, fmt::format("[workers] expected {}; are all of one version?", what));
+  throw error_of(ErrorCode::kScript, "[workers] expected {}; are all of one version?", what);
 }
 
 template <typename T, typename List>

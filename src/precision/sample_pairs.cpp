@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 
@@ -21,10 +21,9 @@ std::string output_list(const TensorMap& tensors) {
 void visit_pairs(const Criterion& criterion, std::span<const TensorMap> golden, std::span<const TensorMap> candidate,
                  const std::function<void(const SamplePair&)>& visit) {
   if (golden.size() != candidate.size() || golden.empty())
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("[criterion] samples: expected as many candidate as golden ones, at least one, got {} and {}",
-                    candidate.size(), golden.size()));
+    throw invalid_argument(
+        "[criterion] samples: expected as many candidate as golden ones, at least one, got {} and {}", candidate.size(),
+        golden.size());
   bool any = false;
   for (std::size_t sample = 0; sample < golden.size(); ++sample) {
     for (std::size_t i = 0; i < golden[sample].size(); ++i) {
@@ -35,16 +34,16 @@ void visit_pairs(const Criterion& criterion, std::span<const TensorMap> golden, 
       const bool same_place = i < outputs.size() && outputs[i].name == entry.name;
       const Tensor* other = same_place ? &outputs[i].tensor : find_tensor(outputs, entry.name);
       if (other == nullptr)
-        throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] sample {}: expected an output '{}', got {}",
-                                                             sample, entry.name, output_list(outputs)));
+        throw invalid_argument("[criterion] sample {}: expected an output '{}', got {}", sample, entry.name,
+                               output_list(outputs));
       visit({entry.name, static_cast<int>(sample), entry.tensor, *other});
     }
   }
   if (!any)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[criterion] expected an output with a threshold, got {}; try a threshold without a name, "
-                            "which holds for every output",
-                            output_list(golden.front())));
+    throw invalid_argument(
+        "[criterion] expected an output with a threshold, got {}; try a threshold without a name, which holds for "
+        "every output",
+        output_list(golden.front()));
 }
 
 std::string problem_of(const SamplePair& pair) {

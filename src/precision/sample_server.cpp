@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/messages.h"
 #include "engine/assign.h"
 #include "ops/registry.h"
 #include "precision/criterion_options.h"
@@ -120,11 +121,10 @@ SampleServer::SampleServer(const std::filesystem::path& network, const Tensor& s
   PlanFile plan = read_plan_file(network, op_registry());
   const Value told = from_bytes(setup);
   if (const std::string hash = hash_of_network(*plan.network); hash != told["network"].text())
-    throw Error(
-        ErrorCode::kInvalidFile,
-        fmt::format("[workers] '{}': expected the network with the hash {}, got one with {}; try another folder "
-                    "for the files of workers",
-                    network.string(), told["network"].text(), hash));
+    throw invalid_file(
+        "[workers] '{}': expected the network with the hash {}, got one with {}; try another folder for the files of "
+        "workers",
+        network.string(), told["network"].text(), hash);
   network_ = plan.network;
   build_ = plan.options;
   build_.backend = told["backend"].text();
@@ -208,7 +208,7 @@ Value SampleServer::answer(const Value& task) {
     const std::vector<TensorMap> outputs = state.trials->run(assignment, sample, 1, keep);
     return Value::Map{{"judgement", value_of(judge_->judge({&exact, 1}, outputs))}};
   }
-  if (kind != "outputs") throw Error(ErrorCode::kScript, fmt::format("[workers] there is no task '{}'", kind));
+  if (kind != "outputs") throw error_of(ErrorCode::kScript, "[workers] there is no task '{}'", kind);
   // Golden outputs come this way first.
   if (&state == &base() && assignment.precision == exact_->precision && assignment.storage == exact_->storage &&
       !golden_.contains(sample))

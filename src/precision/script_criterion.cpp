@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/messages.h"
 #include "precision/criterion.h"
 #include "precision/sample_pairs.h"
 #include "runners/script_metric.h"
@@ -40,12 +41,10 @@ class UserCriterion : public Criterion {
 
   void check_thresholds() const {
     if (thresholds_.empty())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[criterion] {}: expected a threshold, got none; try --threshold X", place()));
+      throw invalid_argument("[criterion] {}: expected a threshold, got none; try --threshold X", place());
     for (const auto& [name, value] : thresholds_.entries())
       if (!std::isfinite(value))
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[criterion] threshold of {}: expected a finite number, got {}", place(), value));
+        throw invalid_argument("[criterion] threshold of {}: expected a finite number, got {}", place(), value);
   }
 
   /// A failure where the candidate has another shape, or is not finite and golden is; else an empty judgement.
@@ -120,19 +119,19 @@ class ScriptCriterion final : public UserCriterion {
       const bool answered = std::ranges::any_of(
           values, [&name = name](const auto& entry) { return name.empty() || entry.first == name; });
       if (answered) continue;
-      throw Error(ErrorCode::kScript,
-                  fmt::format("[script] {}: expected a value for output '{}', which has a threshold, "
-                              "got {}; try a threshold without a name, or return a dict",
-                              place(), name, values.front().first.empty() ? "a single number" : "other outputs"));
+      throw error_of(ErrorCode::kScript,
+                     "[script] {}: expected a value for output '{}', which has a threshold, got {}; try a threshold "
+                     "without a name, or return a dict",
+                     place(), name, values.front().first.empty() ? "a single number" : "other outputs");
     }
   }
 
   double best_of(const ScriptMetric::Values& best, const std::string& name) const {
     for (const auto& [key, value] : best)
       if (key == name) return value;
-    throw Error(ErrorCode::kScript,
-                fmt::format("[script] {}: expected a value for output '{}' also for golden against golden, got none",
-                            place(), name));
+    throw error_of(ErrorCode::kScript,
+                   "[script] {}: expected a value for output '{}' also for golden against golden, got none", place(),
+                   name);
   }
 
   std::unique_ptr<ScriptMetric> metric_;
@@ -166,10 +165,9 @@ class FunctionCriterion final : public UserCriterion {
   double value_of(const std::map<std::string, double>& values, const std::string& output, int sample) const {
     const auto found = values.find(output);
     if (found != values.end() && !std::isnan(found->second)) return found->second;
-    throw Error(ErrorCode::kScript,
-                fmt::format("[criterion] {}, sample {}: expected {}{}, got {}", place(), sample,
-                            output.empty() ? "a number" : fmt::format("a number for output '{}'", output),
-                            output.empty() ? "" : ", which has a threshold", found == values.end() ? "none" : "NaN"));
+    throw error_of(ErrorCode::kScript, "[criterion] {}, sample {}: expected {}{}, got {}", place(), sample,
+                   output.empty() ? "a number" : fmt::format("a number for output '{}'", output),
+                   output.empty() ? "" : ", which has a threshold", found == values.end() ? "none" : "NaN");
   }
 
   /// One sample. A threshold without a name is for every output that the function names.

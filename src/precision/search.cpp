@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/messages.h"
 #include "precision/search_phases.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -47,9 +47,9 @@ void run_phases(SearchState& search) {
   repair(search);
   keep_cancellations(search);
   if (search.space().candidates().empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or "
-                "--int8 (with calibration), or fewer names in --keep and --lower");
+    throw invalid_argument(
+        "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or --int8 "
+        "(with calibration), or fewer names in --keep and --lower");
   Verdict& verdict = search.verdict;
   do {
     choose(search);

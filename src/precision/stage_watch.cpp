@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "core/memory.h"
+#include "core/messages.h"
 #include "runtime/memory_limit.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -21,7 +21,7 @@ StageWatch::StageWatch(std::size_t memory_limit) : limit_(memory_limit), before_
 void StageWatch::enter(Stage stage) {
   if (stage == stage_) return;
   const double now = elapsed();
-  if (stage_ != Stage::kNone) log_verbose(fmt::format("{}: {:.3f} s", text_of(stage_), now - begin_));
+  if (stage_ != Stage::kNone) log_verbose("{}: {:.3f} s", text_of(stage_), now - begin_);
   begin_ = now;
   const std::uint64_t peak = take_peak_element_bytes();
   if (peak > worst_) {
@@ -46,17 +46,17 @@ void StageWatch::finish() {
   if (limit_ != 0) {
     if (worst_ <= limit_ && peak > limit_ + before_ + kSpare)
       log_warning(
-          fmt::format("[memory] --memory-limit {}: tensors took {} at most, but the process {}: the rest is the "
-                      "model's file, the program, and memory that was freed and not yet given back",
-                      to_size_string(limit_), to_size_string(worst_), to_size_string(peak)));
+          "[memory] --memory-limit {}: tensors took {} at most, but the process {}: the rest is the model's file, the "
+          "program, and memory that was freed and not yet given back",
+          to_size_string(limit_), to_size_string(worst_), to_size_string(peak));
     return;
   }
   // A little ahead of four times, and 300 MB.
   if (run_ == 0 || 2 * peak < 7 * run + 600'000'000) return;
-  log_info(fmt::format(
-      "[memory] the search took up to {}, where one run takes about {}: {} of tensors while {} ({}); "
-      "--memory-limit BYTES makes it less, in more time",
-      to_size_string(peak), to_size_string(run), to_size_string(worst_), text_of(worst_stage_), held_in(worst_stage_)));
+  log_info(
+      "[memory] the search took up to {}, where one run takes about {}: {} of tensors while {} ({}); --memory-limit "
+      "BYTES makes it less, in more time",
+      to_size_string(peak), to_size_string(run), to_size_string(worst_), text_of(worst_stage_), held_in(worst_stage_));
 }
 
 }  // namespace ulpscope

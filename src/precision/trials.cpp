@@ -1,19 +1,17 @@
 #include "precision/trials.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <ranges>
 
 #include "backend/backend.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/quantized_choices.h"
 #include "graph/evaluate.h"
 #include "precision/remote_samples.h"
 #include "runtime/by_shapes.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -29,8 +27,8 @@ Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std:
   if (found == sample.end()) {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : sample) names.push_back(name);
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[trials] sample {}: expected the input '{}', got only {}",
-                                                         index, info.name, fmt::join(names, ", ")));
+    throw invalid_argument("[trials] sample {}: expected the input '{}', got only {}", index, info.name,
+                           fmt::join(names, ", "));
   }
   const Tensor& given = found->tensor;
   if (info.shape) {
@@ -38,15 +36,13 @@ Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std:
     for (std::size_t d = 0; fits && d < given.shape().size(); ++d)
       fits = (*info.shape)[d] < 0 || (*info.shape)[d] == given.shape()[d];
     if (!fits)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[trials] sample {}, input '{}': expected the shape {}, got {}", index, info.name,
-                              to_string(*info.shape), to_string(given.shape())));
+      throw invalid_argument("[trials] sample {}, input '{}': expected the shape {}, got {}", index, info.name,
+                             to_string(*info.shape), to_string(given.shape()));
   }
   const bool same_family = is_floating(given.type()) == is_floating(info.type);
   if (!same_family)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[trials] sample {}, input '{}': expected elements of type {}, got {}", index, info.name,
-                            name_of(info.type), name_of(given.type())));
+    throw invalid_argument("[trials] sample {}, input '{}': expected elements of type {}, got {}", index, info.name,
+                           name_of(info.type), name_of(given.type()));
   return to_physical(given.type() == info.type ? given : given.cast(info.type));
 }
 
@@ -91,7 +87,7 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
     for (TensorId id : network_->inputs) row.push_back(fitted(*network_, id, samples[s], s));
     inputs_.push_back(std::move(row));
   }
-  if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
+  if (inputs_.empty()) throw invalid_argument("[trials] expected at least one sample, got none");
   stores_.assign(inputs_.size(), ActivationStore(0));
   executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_, nullptr, weights);
   set_memory_limit(options.memory_limit);

@@ -1,14 +1,12 @@
 #include "precision/weight_bits.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "core/messages.h"
 #include "engine/element_forms.h"
 #include "formats/numeric_format.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -76,10 +74,10 @@ std::int64_t fewest_bits(const Specialization& spec, const std::map<LayerId, std
 
 void throw_small_budget(double budget, double least) {
   // Rounded up, so that it can be asked for.
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[search] --bits: expected at least {:.4f}, the bits per weight that the smallest formats "
-                          "allowed take here with their scales, got {}; try more, or a smaller format beside them",
-                          std::ceil(least * 1e4) / 1e4, budget));
+  throw invalid_argument(
+      "[search] --bits: expected at least {:.4f}, the bits per weight that the smallest formats allowed take here with "
+      "their scales, got {}; try more, or a smaller format beside them",
+      std::ceil(least * 1e4) / 1e4, budget);
 }
 
 std::vector<std::vector<LayerId>> format_groups(const Network& network, const std::vector<LayerId>& layers) {

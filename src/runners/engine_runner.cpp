@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -59,8 +60,8 @@ class EngineRunner : public Runner {
       const Tensor* tensor = find_tensor(inputs, binding.name);
       if (tensor == nullptr && binding.has_default) continue;
       if (tensor == nullptr)
-        throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
-                                                     "', got none of that name; try naming it as the model does")
+        throw invalid_argument("[run] " + name() + ": expected an input '" + binding.name +
+                               "', got none of that name; try naming it as the model does")
             .of_file(engine_->network().file());
       ordered.push_back(*tensor);
     }

@@ -9,10 +9,10 @@
 #include <set>
 #include <utility>
 
+#include "core/messages.h"
 #include "onnx/node_model.h"
 #include "ops/registry.h"
 #include "runners/onnxruntime_runner.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -34,8 +34,7 @@ class Elsewhere {
         const Value names = worker()->call("onnxruntime_operators");
         for (const Value& name : names.array()) operators_->insert(name.text());
       } catch (const Error& error) {
-        log_warning(fmt::format("[import] Layers of other operators run in ONNX Runtime, which cannot be had: {}",
-                                error.what()));
+        log_warning("[import] Layers of other operators run in ONNX Runtime, which cannot be had: {}", error.what());
       }
     }
     return *operators_;

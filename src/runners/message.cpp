@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -22,8 +23,7 @@ constexpr std::uint64_t kAlignment = 64;
 constexpr std::size_t kMaxDepth = 128;
 
 [[noreturn]] void malformed(std::string_view what) {
-  throw Error(ErrorCode::kScript,
-              fmt::format("[script] worker: expected a message of the worker's protocol, got {}", what));
+  throw error_of(ErrorCode::kScript, "[script] worker: expected a message of the worker's protocol, got {}", what);
 }
 
 template <typename T>
@@ -197,8 +197,8 @@ Value unpack(std::string_view message, std::span<std::byte> shared, const std::s
 
 int share_tensors(const PackedMessage& message) {
   const auto fail = [&](const char* what) {
-    throw Error(ErrorCode::kIo, fmt::format("[script] worker: cannot share {} bytes with the Python process: {}: {}",
-                                            message.shared_bytes, what, std::strerror(errno)));
+    throw error_of(ErrorCode::kIo, "[script] worker: cannot share {} bytes with the Python process: {}: {}",
+                   message.shared_bytes, what, std::strerror(errno));
   };
   const int descriptor = ::memfd_create("ulpscope-tensors", MFD_CLOEXEC);
   if (descriptor < 0) fail("memfd_create");
@@ -226,7 +226,7 @@ std::pair<std::span<std::byte>, std::shared_ptr<const void>> map_shared(int desc
     malformed("shared memory that is too short");
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
   if (memory == MAP_FAILED)
-    throw Error(ErrorCode::kIo, fmt::format("[script] worker: cannot map {} bytes: {}", bytes, std::strerror(errno)));
+    throw error_of(ErrorCode::kIo, "[script] worker: cannot map {} bytes: {}", bytes, std::strerror(errno));
   std::shared_ptr<const Mapping> owner(new Mapping{memory, bytes});
   return {{static_cast<std::byte*>(memory), bytes}, owner};
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/messages.h"
 #include "graph/inference.h"
 #include "ulpscope/error.h"
 
@@ -26,12 +27,15 @@ Value ids_value(const std::vector<T>& ids) {
   return result;
 }
 
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kScript, "[script] network: " + message); }
+template <typename... T>
+[[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) {
+  throw Error(ErrorCode::kScript, "[script] network: " + fmt::format(text, std::forward<T>(values)...));
+}
 
 std::optional<DataType> requested_type(const Value& value) {
   if (value.is_null()) return std::nullopt;
   const auto type = data_type_from_name(value.text());
-  if (!type) fail(fmt::format("expected a type name, got '{}'", value.text()));
+  if (!type) fail("expected a type name, got '{}'", value.text());
   return type;
 }
 
@@ -49,7 +53,7 @@ Attribute attribute_of(const std::string& name, const Value& value) {
   if (!real) return value.shape();
   std::vector<float> numbers;
   for (const Value& item : items) numbers.push_back(static_cast<float>(item.real()));
-  if (numbers.empty()) fail(fmt::format("the attribute '{}' is empty", name));
+  if (numbers.empty()) fail("the attribute '{}' is empty", name);
   return numbers;
 }
 
@@ -99,8 +103,7 @@ class Composer {
   TensorId id_of(const Value& value) const {
     if (value.is_null()) return kNone;
     const std::int64_t id = value.integer();
-    if (id < 0 || id >= static_cast<std::int64_t>(network_->tensors.size()))
-      fail(fmt::format("there is no tensor {}", id));
+    if (id < 0 || id >= static_cast<std::int64_t>(network_->tensors.size())) fail("there is no tensor {}", id);
     return TensorId(id);
   }
 
@@ -150,8 +153,7 @@ class Composer {
   void change_layers() {
     for (const Value& change : description_["changed_layers"].array()) {
       const std::int64_t id = change["id"].integer();
-      if (id < 0 || id >= static_cast<std::int64_t>(network_->layers.size()))
-        fail(fmt::format("there is no layer {}", id));
+      if (id < 0 || id >= static_cast<std::int64_t>(network_->layers.size())) fail("there is no layer {}", id);
       Layer& layer = network_->layers[LayerId(id)];
       layer.name = change["name"].text();
       request(layer, change);
@@ -176,8 +178,7 @@ class Composer {
     Layer layer;
     layer.op = ops_.find("", op);
     if (layer.op == nullptr)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[script] layer '{}': expected an operator that ulpscope has, got '{}'", where, op));
+      throw unsupported("[script] layer '{}': expected an operator that ulpscope has, got '{}'", where, op);
     layer.opset = opset_;
     return layer;
   }
@@ -243,7 +244,7 @@ class Composer {
     std::unordered_set<std::string> taken;
     for (const Layer& layer : network_->layers)
       if (!layer.name.empty() && !taken.insert(layer.name).second)
-        fail(fmt::format("expected different names of layers, got '{}' twice", layer.name));
+        fail("expected different names of layers, got '{}' twice", layer.name);
     for (Layer& layer : network_->layers) {
       if (!layer.name.empty()) continue;
       const std::string& stem = network_->tensor(layer.outputs[0]).name;
@@ -254,7 +255,7 @@ class Composer {
     std::unordered_set<std::string_view> tensors;
     for (const TensorInfo& info : network_->tensors)
       if (!info.name.empty() && !tensors.insert(info.name).second)
-        fail(fmt::format("expected different names of tensors, got '{}' twice", info.name));
+        fail("expected different names of tensors, got '{}' twice", info.name);
   }
 
   /// Producers before consumers; otherwise the order that the layers have.
@@ -285,8 +286,7 @@ class Composer {
       sorted.push_back(std::move(layers[next]));
     }
     for (LayerId i : layers.ids())
-      if (waits_for[i] > 0)
-        fail(fmt::format("expected a network without cycles, got one through layer '{}'", layers[i].name));
+      if (waits_for[i] > 0) fail("expected a network without cycles, got one through layer '{}'", layers[i].name);
     layers = std::move(sorted);
   }
 

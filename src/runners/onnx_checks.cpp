@@ -1,13 +1,11 @@
 #include "runners/onnx_checks.h"
 
-#include <fmt/format.h>
-
 #include <string>
 #include <string_view>
 
+#include "core/messages.h"
 #include "runners/onnxruntime_runner.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -34,7 +32,7 @@ bool refuses_source(std::string_view who, const std::string& what, const OnnxChe
     return false;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kScript || error.code() == ErrorCode::kInterrupted) throw;
-    log_warning(fmt::format("[convert] Not checked by {}, which refuses the model itself, too: {}", who, what));
+    log_warning("[convert] Not checked by {}, which refuses the model itself, too: {}", who, what);
     return true;
   }
 }
@@ -87,7 +85,7 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
         log_info("[convert] Not checked by onnx.checker, which takes no inputs and outputs of unknown rank");
     } catch (const Error& error) {
       if (!refuses_source("onnx.checker", error.what(), source, [&] { check_by_onnx(*started.worker, source.file()); }))
-        throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] the typed model is refused: {}", error.what()));
+        throw invalid_file("[convert] the typed model is refused: {}", error.what());
     }
   } else {
     log_info("[convert] Not checked by onnx.checker: the Python package onnx is not installed");
@@ -108,7 +106,7 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
     if (refuses_source("ONNX Runtime", what, source,
                        [&] { run_by_onnxruntime(started.worker, source.file(), source.inputs); }))
       return done;
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] ONNX Runtime does not run the typed model: {}", what));
+    throw invalid_file("[convert] ONNX Runtime does not run the typed model: {}", what);
   }
   return done;
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "compare/log_levels.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 extern char** environ;
@@ -90,7 +91,7 @@ fs::path find_python_path(const fs::path& executable) {
 void set_nonblocking(int descriptor) { ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK); }
 
 [[noreturn]] void system_failure(const char* what) {
-  throw Error(ErrorCode::kIo, fmt::format("[script] worker: {} failed: {}", what, std::strerror(errno)));
+  throw error_of(ErrorCode::kIo, "[script] worker: {} failed: {}", what, std::strerror(errno));
 }
 
 std::vector<std::string> child_environment(const WorkerCommand& command) {
@@ -177,12 +178,11 @@ ChildProcess spawn_worker(const WorkerCommand& command) {
   ::close(sockets[1]), ::close(out[1]), ::close(err[1]);
   if (failure != 0) {
     ::close(sockets[0]), ::close(out[0]), ::close(err[0]);
-    throw Error(
+    throw error_of(
         ErrorCode::kNotFound,
-        fmt::format("[script] worker: expected a Python interpreter, got '{}': {}; ONNX Runtime and scripts need "
-                    "Python 3.9 or later: install it "
-                    "(apt install python3 python3-venv) or name one in the environment variable ULPSCOPE_PYTHON",
-                    command.interpreter, std::strerror(failure)));
+        "[script] worker: expected a Python interpreter, got '{}': {}; ONNX Runtime and scripts need Python 3.9 or "
+        "later: install it (apt install python3 python3-venv) or name one in the environment variable ULPSCOPE_PYTHON",
+        command.interpreter, std::strerror(failure));
   }
   child.socket = sockets[0];
   child.out = out[0];

@@ -1,11 +1,10 @@
 #include "runners/python_runner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 
 #include "compare/shape_match.h"
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -16,8 +15,7 @@ std::vector<RunnerBinding> bindings_from(const Value& values, bool has_defaults 
   for (const Value& value : values.array()) {
     const auto type = data_type_from_name(value["dtype"].text());
     if (!type)
-      throw Error(ErrorCode::kUnsupported, fmt::format("[script] worker: '{}' has the unknown type '{}'",
-                                                       value["name"].text(), value["dtype"].text()));
+      throw unsupported("[script] worker: '{}' has the unknown type '{}'", value["name"].text(), value["dtype"].text());
     RunnerBinding& binding = result.emplace_back(RunnerBinding{value["name"].text(), *type});
     if (!value["shape"].is_null()) binding.shape = value["shape"].shape();
     binding.has_default = has_defaults;
@@ -62,16 +60,13 @@ Value PythonRunner::fed(const TensorMap& inputs) const {
     const Tensor* tensor = find_tensor(inputs, binding.name);
     if (tensor == nullptr && binding.has_default) continue;
     if (tensor == nullptr)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] {}: expected the input '{}', got none of that name", kind_, binding.name));
+      throw invalid_argument("[run] {}: expected the input '{}', got none of that name", kind_, binding.name);
     if (tensor->type() != binding.type)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] {}: input '{}': expected elements of type {}, got {}", kind_, binding.name,
-                              name_of(binding.type), name_of(tensor->type())));
+      throw invalid_argument("[run] {}: input '{}': expected elements of type {}, got {}", kind_, binding.name,
+                             name_of(binding.type), name_of(tensor->type()));
     if (binding.shape && !shape_fits(tensor->shape(), *binding.shape))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] {}: input '{}': expected the shape {}, got {}", kind_, binding.name,
-                              to_string(*binding.shape), to_string(tensor->shape())));
+      throw invalid_argument("[run] {}: input '{}': expected the shape {}, got {}", kind_, binding.name,
+                             to_string(*binding.shape), to_string(tensor->shape()));
     feed.push_back(Value::Array{binding.name, *tensor});
   }
   return feed;

@@ -1,11 +1,9 @@
 #include "runners/ray_workers.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 #include "ulpscope/search.h"
 
 namespace ulpscope {
@@ -69,9 +67,7 @@ void RayWorkers::start(const std::filesystem::path& network, const Tensor& setup
   for (;;) {
     const Value state = call("ray_poll", {});
     for (const std::string& note : state["notes"].strings()) log_warning(note);
-    if (!state["gone"].is_null())
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[ray] expected a worker, got none: {}", state["gone"].text()));
+    if (!state["gone"].is_null()) throw invalid_argument("[ray] expected a worker, got none: {}", state["gone"].text());
     if (state["ready"].integer() > 0) return;
     if (meanwhile) meanwhile();
   }

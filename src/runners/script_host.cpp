@@ -1,15 +1,13 @@
 #include "runners/script_host.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
 #include <mutex>
 
+#include "core/messages.h"
 #include "runners/network_exchange.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -81,9 +79,9 @@ BuildOptions options_from(const Value& config, BuildOptions options, const std::
     options.profiles.push_back(std::move(profile));
   }
   if (config["calibrator"].is_bool() && config["calibrator"].boolean())
-    log_warning(fmt::format(
+    log_warning(
         "[script] {}: its calibrator is not used: ulpscope calibrates itself; give a cache with --calibration-cache",
-        where));
+        where);
   return options;
 }
 
@@ -148,7 +146,7 @@ struct ScriptHost::Impl {
       const std::int64_t index = handle.integer();
       if (index == 0 && lent != nullptr) return lent;
       if (index < 1 || index > static_cast<std::int64_t>(networks.size()))
-        throw Error(ErrorCode::kScript, fmt::format("[script] network: there is no network {}", index));
+        throw error_of(ErrorCode::kScript, "[script] network: there is no network {}", index);
       return networks[index - 1].get();
     }
 
@@ -172,7 +170,7 @@ struct ScriptHost::Impl {
           throw Error(ErrorCode::kScript, "[script] network: expected a constant of the model, got another tensor");
         return network->tensor(TensorId(id)).value;
       }
-      throw Error(ErrorCode::kUnsupported, fmt::format("[script] worker: this program cannot answer '{}'", method));
+      throw unsupported("[script] worker: this program cannot answer '{}'", method);
     }
   };
 
@@ -198,7 +196,7 @@ ScriptHost::ScriptHost(Callbacks callbacks, WorkerOptions options) : impl_(std::
 ScriptHost::~ScriptHost() = default;
 
 ScriptNetwork ScriptHost::load_network(const ScriptName& script) {
-  log_verbose(fmt::format("Loading a network through {}:{}", script.path, script.function));
+  log_verbose("Loading a network through {}:{}", script.path, script.function);
   Impl::Session session{impl_->callbacks, {}, nullptr};
   const Value description = impl_->call("load_network", place_of(script), session);
   ScriptNetwork result;
@@ -209,7 +207,7 @@ ScriptNetwork ScriptHost::load_network(const ScriptName& script) {
 }
 
 std::shared_ptr<Network> ScriptHost::postprocess_network(const ScriptName& script, const Network& network) {
-  log_verbose(fmt::format("Postprocessing the network through {}:{}", script.path, script.function));
+  log_verbose("Postprocessing the network through {}:{}", script.path, script.function);
   Impl::Session session{impl_->callbacks, {}, &network};
   const Value description = impl_->call("postprocess_network", impl_->place_and_network(script, network), session);
   return apply_description(&network, description, *impl_->callbacks.ops);

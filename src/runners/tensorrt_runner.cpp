@@ -1,9 +1,7 @@
 #include "runners/tensorrt_runner.h"
 
-#include <fmt/format.h>
-
+#include "core/messages.h"
 #include "runners/python_runner.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -43,9 +41,9 @@ class TensorRTRunner final : public PythonRunner {
   }
 
   void opened(const Value& result) override {
-    log_info(fmt::format("Built with TensorRT {}", result["version"].text()));
+    log_info("Built with TensorRT {}", result["version"].text());
     for (const std::string& name : result["unknown_layers"].strings())
-      log_warning(fmt::format("[tensorrt] --layer-precisions: the network has no layer '{}'", name));
+      log_warning("[tensorrt] --layer-precisions: the network has no layer '{}'", name);
   }
 
   std::filesystem::path model_;

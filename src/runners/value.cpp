@@ -1,9 +1,8 @@
 #include "runners/value.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -20,8 +19,7 @@ constexpr std::string_view kKindNames[] = {"nothing",  "a bool", "an integer", "
 }  // namespace
 
 void Value::throw_not(std::string_view expected) const {
-  throw Error(ErrorCode::kScript,
-              fmt::format("[script] worker: expected {}, got {}", expected, kKindNames[data_.index()]));
+  throw error_of(ErrorCode::kScript, "[script] worker: expected {}, got {}", expected, kKindNames[data_.index()]);
 }
 
 std::int64_t Value::integer() const {

@@ -16,10 +16,10 @@
 #include <mutex>
 #include <thread>
 
+#include "core/messages.h"
 #include "runners/message.h"
 #include "runners/process.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -213,8 +213,7 @@ struct Worker::Impl {
     kill_group();
     drain_all();
     close_all();
-    throw Error(ErrorCode::kScript,
-                fmt::format("[script] {}: expected a result, got none: {}{}", place, ended, error_tail()));
+    throw error_of(ErrorCode::kScript, "[script] {}: expected a result, got none: {}{}", place, ended, error_tail());
   }
 
   std::string error_tail() const {
@@ -234,12 +233,10 @@ struct Worker::Impl {
     std::string where = error_tail();
     kill_group();
     ended = "the Python process took too long and was ended";
-    throw Error(
-        ErrorCode::kScript,
-        fmt::format(
-            "[script] {}: expected a result within {} s, got none: the Python process was ended; raise the limit "
-            "(--python-time-limit or ULPSCOPE_SCRIPT_TIMEOUT, in seconds) if this is no endless loop{}",
-            place, static_cast<double>(limit.count()) / 1000, where));
+    throw error_of(ErrorCode::kScript,
+                   "[script] {}: expected a result within {} s, got none: the Python process was ended; raise the "
+                   "limit (--python-time-limit or ULPSCOPE_SCRIPT_TIMEOUT, in seconds) if this is no endless loop{}",
+                   place, static_cast<double>(limit.count()) / 1000, where);
   }
 
   struct Waiting {
@@ -256,7 +253,7 @@ struct Worker::Impl {
                                 pollfd{child.err, POLLIN, 0}};
       const int ready = ::poll(fds.data(), fds.size(), static_cast<int>(kTick.count()));
       if (ready < 0 && errno != EINTR)
-        throw Error(ErrorCode::kIo, fmt::format("[script] worker: poll failed: {}", std::strerror(errno)));
+        throw error_of(ErrorCode::kIo, "[script] worker: poll failed: {}", std::strerror(errno));
       if (ready > 0) {
         if (fds[1].revents != 0) drain(child.out, false);
         if (fds[2].revents != 0) drain(child.err, true);
@@ -265,13 +262,13 @@ struct Worker::Impl {
       if (options.interrupted && options.interrupted()) {
         kill_group();
         ended = "it was interrupted";
-        throw Error(ErrorCode::kInterrupted, fmt::format("[script] {}: interrupted", waiting.place));
+        throw error_of(ErrorCode::kInterrupted, "[script] {}: interrupted", waiting.place);
       }
       const auto elapsed = Clock::now() - waiting.begin;
       if (waiting.limit.count() > 0 && elapsed > waiting.limit) time_limit_passed(waiting.place, waiting.limit);
       if (!waiting.slow_reported && waiting.limit.count() == 0 && elapsed > kSlow) {
         waiting.slow_reported = true;
-        log_info(fmt::format("Still waiting for {}; Ctrl-C ends it, --python-time-limit sets a limit", waiting.place));
+        log_info("Still waiting for {}; Ctrl-C ends it, --python-time-limit sets a limit", waiting.place);
       }
     }
   }
@@ -379,8 +376,7 @@ struct Worker::Impl {
       response = Value::Map{{"code", code}, {"message", message}};
     };
     try {
-      if (!handler)
-        throw Error(ErrorCode::kUnsupported, "[script] this script can only be used where a network is loaded");
+      if (!handler) throw unsupported("[script] this script can only be used where a network is loaded");
       response = handler(request.value["method"].text(), request.value["args"]);
     } catch (const Error& error) {
       fail(name_of_code(error.code()), error.what());
@@ -409,8 +405,8 @@ struct Worker::Impl {
     const std::lock_guard lock(mutex);
     Waiting waiting{place_of(method, args), options.call_limit};
     if (!ended.empty())
-      throw Error(ErrorCode::kScript,
-                  fmt::format("[script] {}: expected the Python worker, got none: earlier, {}", waiting.place, ended));
+      throw error_of(ErrorCode::kScript, "[script] {}: expected the Python worker, got none: earlier, {}",
+                     waiting.place, ended);
     drain_all();
     const std::uint32_t id = next_id++;
     send(FrameKind::kRequest, id, Value::Map{{"method", method}, {"args", std::move(args)}}, waiting);
@@ -442,7 +438,7 @@ std::shared_ptr<Worker> Worker::start(WorkerOptions options) {
   // Who gives scripts more time has a slow machine.
   const milliseconds limit = impl->options.call_limit;
   impl->options.call_limit = std::max(impl->options.start_limit, limit);
-  log_verbose(fmt::format("Starting the Python worker with {}", command.interpreter));
+  log_verbose("Starting the Python worker with {}", command.interpreter);
   impl->child = spawn_worker(command);
   try {
     impl->call("hello", {}, {});
@@ -451,13 +447,12 @@ std::shared_ptr<Worker> Worker::start(WorkerOptions options) {
     const bool no_package = impl->error_output.find("No module named ulpscope") != std::string::npos ||
                             impl->error_output.find("No module named 'ulpscope") != std::string::npos;
     if (no_package)
-      throw Error(ErrorCode::kNotFound, fmt::format("[script] worker: expected the Python package ulpscope, got none "
-                                                    "in '{}'; try '{} -m pip install ulpscope', or name the folder "
-                                                    "that holds it in the environment variable ULPSCOPE_PYTHON_PATH",
-                                                    command.interpreter, command.interpreter));
-    throw Error(ErrorCode::kScript,
-                fmt::format("{}\n(started with '{}'; another Python can be named in ULPSCOPE_PYTHON)", error.what(),
-                            command.interpreter));
+      throw error_of(ErrorCode::kNotFound,
+                     "[script] worker: expected the Python package ulpscope, got none in '{}'; try '{} -m pip install "
+                     "ulpscope', or name the folder that holds it in the environment variable ULPSCOPE_PYTHON_PATH",
+                     command.interpreter, command.interpreter);
+    throw error_of(ErrorCode::kScript, "{}\n(started with '{}'; another Python can be named in ULPSCOPE_PYTHON)",
+                   error.what(), command.interpreter);
   }
   impl->quiet = false;
   impl->options.call_limit = limit;

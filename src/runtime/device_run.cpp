@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 namespace {
@@ -20,7 +20,7 @@ class TensorOwner final : public DeviceOwner {
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] {}: {}", what, why));
+  throw invalid_argument("[run] {}: {}", what, why);
 }
 
 std::string input_name(const Engine& engine, std::size_t i) {

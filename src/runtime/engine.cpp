@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
@@ -19,7 +20,6 @@
 #include "runtime/memory_limit.h"
 #include "runtime/plan_file.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -50,16 +50,13 @@ void Engine::Impl::make_executable(std::vector<Shape> shapes) {
 
 Executable& Engine::Impl::built() {
   if (executable == nullptr)
-    throw Error(
-        ErrorCode::kInvalidArgument,
+    throw invalid_argument(
         build_shapes
             ? "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
-              "with 1 for each; "
-              "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, "
-              "--trt-max-shapes)"
-            : "[build] the shapes of the inputs are not known: the model gives not even the rank of an input; "
-              "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, "
-              "--trt-max-shapes)");
+              "with 1 for each; run it first, or give --input-shapes, or a profile (--trt-min-shapes, "
+              "--trt-opt-shapes, --trt-max-shapes)"
+            : "[build] the shapes of the inputs are not known: the model gives not even the rank of an input; run it "
+              "first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
   return *executable;
 }
 
@@ -94,8 +91,8 @@ std::optional<std::vector<Shape>> shapes_to_build(const Network& network, const 
     const TensorInfo& info = network.tensor(id);
     const auto check_rank = [&](const Shape* given) {
       if (given != nullptr && info.shape && given->size() != info.shape->size())
-        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
-                                                             info.name, to_string(*info.shape), to_string(*given)));
+        throw invalid_argument("[build] input '{}': expected a shape like {}, got {}", info.name,
+                               to_string(*info.shape), to_string(*given));
     };
     for (const Profile& profile : options.profiles)
       for (const auto* shapes : {&profile.min, &profile.opt, &profile.max}) check_rank(find_shape(*shapes, info.name));
@@ -113,8 +110,8 @@ std::optional<std::vector<Shape>> shapes_to_build(const Network& network, const 
     Shape chosen = shape != nullptr ? *shape : *info.shape;
     for (std::size_t d = 0; d < chosen.size(); ++d) {
       if (info.shape && (*info.shape)[d] >= 0 && chosen[d] != (*info.shape)[d])
-        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
-                                                             info.name, to_string(*info.shape), to_string(chosen)));
+        throw invalid_argument("[build] input '{}': expected a shape like {}, got {}", info.name,
+                               to_string(*info.shape), to_string(chosen));
       if (chosen[d] < 0) chosen[d] = 1;
     }
     result.push_back(std::move(chosen));
@@ -124,12 +121,11 @@ std::optional<std::vector<Shape>> shapes_to_build(const Network& network, const 
 
 void check_input(const Binding& binding, DataType type, const Shape& given, const BuildOptions& options) {
   const auto fail = [&](const std::string& expected) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected the shape {}, got {}",
-                                                         binding.name, expected, to_string(given)));
+    throw invalid_argument("[run] input '{}': expected the shape {}, got {}", binding.name, expected, to_string(given));
   };
   if (type != binding.type)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}",
-                                                         binding.name, name_of(binding.type), name_of(type)));
+    throw invalid_argument("[run] input '{}': expected elements of type {}, got {}", binding.name,
+                           name_of(binding.type), name_of(type));
   if (binding.shape && !fits(given, *binding.shape)) fail(to_string(*binding.shape));
   if (options.profiles.empty()) return;
   const auto each_dim = [&](const Shape* bound, const auto& holds) {
@@ -236,9 +232,9 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
         e.code() == ErrorCode::kInvalidArgument)
       throw;
     log_verbose(
-        fmt::format("The build waits for the first input shapes, since the network does not work with 1 for every "
-                    "dynamic dimension ({})",
-                    e.what()));
+        "The build waits for the first input shapes, since the network does not work with 1 for every dynamic "
+        "dimension ({})",
+        e.what());
     return std::make_shared<Engine>(std::move(impl));
   }
   if (options.tactic_replay) {
@@ -262,8 +258,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const Bu
   set_num_threads(running.threads);
   auto impl = prepare(file.network, file.options);
   if (!impl->build_shapes)
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[engine] {}: it does not say for which input shapes it was built", path.string()));
+    throw invalid_file("[engine] {}: it does not say for which input shapes it was built", path.string());
   warn_of_small_limit(*impl->network, running.memory_limit);
   impl->executable = std::make_unique<Executable>(*impl->network, std::move(file.assignment), file.options);
   return std::make_shared<Engine>(std::move(impl));
@@ -291,8 +286,7 @@ std::shared_ptr<Engine> Engine::with_given(const std::vector<std::string>& names
   for (const std::string& name : names) {
     const DefaultValue* constant = impl_->network->find_default(name);
     if (constant == nullptr)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] '{}': expected an input of the model, or a constant that is one, too", name));
+      throw invalid_argument("[run] '{}': expected an input of the model, or a constant that is one, too", name);
     options.typical_shapes.insert_or_assign(name, constant->value.shape());
   }
   return engine = build(with_inputs(*impl_->network, names), options);
@@ -310,8 +304,7 @@ std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
 
 std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
   if (given.size() != inputs.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[run] expected {} inputs, got {}", inputs.size(), given.size()));
+    throw invalid_argument("[run] expected {} inputs, got {}", inputs.size(), given.size());
   set_num_threads(options.threads);
   std::vector<Tensor> physical;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -334,8 +327,7 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
 
 void Engine::check_inputs(std::span<const DeviceTensor> inputs) const {
   if (inputs.size() != impl_->inputs.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
+    throw invalid_argument("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
     check_input(impl_->inputs[i], inputs[i].type, inputs[i].shape, impl_->options);
 }

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "core/messages.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
 #include "runtime/kernel_probes.h"
 #include "runtime/measured_plan.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -115,7 +115,7 @@ std::optional<double> time_of(const AskingProbe& probe, const Tensor& x, const s
     return MeasuredPlan(probe.network, probe.build, {&x, 1}).device_us();
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kInterrupted) throw;
-    log_warning(fmt::format("[target] {}: left out: {}", name, e.what()));
+    log_warning("[target] {}: left out: {}", name, e.what());
     return std::nullopt;
   }
 }
@@ -158,8 +158,7 @@ double estimate_probe(const ProbeTime& time, const Target& target) {
 KernelModel fit_kernels(const ProbeTimes& measured, const Target& given) {
   constexpr std::size_t kFewest = 20;
   if (measured.times.size() < kFewest)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[target] expected times of {} networks or more, got {}", kFewest, measured.times.size()));
+    throw invalid_argument("[target] expected times of {} networks or more, got {}", kFewest, measured.times.size());
   Target target = given;
   target.kernels = std::make_shared<KernelModel>();  // What is stored between kernels is as such targets have it.
   std::vector<ProbeWork> works;

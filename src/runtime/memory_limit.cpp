@@ -1,18 +1,16 @@
 #include "runtime/memory_limit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/memory.h"
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 
 void warn_beyond_limit(std::size_t limit, std::size_t bytes, const std::string& what, const std::string& advice) {
   if (limit == 0 || bytes <= limit) return;
-  log_warning(fmt::format("[memory] --memory-limit {}: {} {}; a limit of {} or more can be kept, or try {}",
-                          to_size_string(limit), what, to_size_string(bytes), to_size_string(bytes), advice));
+  log_warning("[memory] --memory-limit {}: {} {}; a limit of {} or more can be kept, or try {}", to_size_string(limit),
+              what, to_size_string(bytes), to_size_string(bytes), advice);
 }
 
 void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
@@ -28,9 +26,9 @@ void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
   }
   if (memory_limit == 0 || most <= memory_limit) return;
   log_warning(
-      fmt::format("[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it "
-                  "runs; a limit of {} or more can be kept",
-                  to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
+      "[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it runs; a limit of {} "
+      "or more can be kept",
+      to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most));
 }
 
 void begin_limited(const Network& network, std::size_t memory_limit) {
@@ -45,9 +43,8 @@ void end_limited(std::size_t memory_limit, const std::string& what, const std::s
 void warn_of_unlimited(std::string_view runner, std::size_t memory_limit) {
   if (memory_limit == 0) return;
   log_warning(
-      fmt::format("[memory] --memory-limit {}: it bounds what ulpscope holds; {} is another process and takes what it "
-                  "needs",
-                  to_size_string(memory_limit), runner));
+      "[memory] --memory-limit {}: it bounds what ulpscope holds; {} is another process and takes what it needs",
+      to_size_string(memory_limit), runner);
 }
 
 void warn_of_activations(const Plan& plan, std::size_t memory_limit) {

@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/messages.h"
 #include "formats/numeric_format.h"
 #include "runtime/plan_values.h"
 #include "ulpscope/error.h"
@@ -132,7 +133,7 @@ class Reader {
     n->outputs = ids(json.at("outputs"), *n, 0);
     for (std::size_t i = 0; i < n->inputs.size(); ++i)
       if (n->tensor(n->inputs[i]).value || std::ranges::count(n->inputs, n->inputs[i]) != 1)
-        plan::fail(fmt::format("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name));
+        plan::fail("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name);
     n->check();
     return n;
   }
@@ -153,7 +154,7 @@ class Reader {
     const int bits = type == DataType::kBool ? 1 : format != nullptr ? format->bits() : 8;
     const auto* elements = static_cast<const std::uint8_t*>(result.raw());
     if (bits < 8 && std::any_of(elements, elements + *bytes, [&](std::uint8_t byte) { return byte >> bits != 0; }))
-      plan::fail(fmt::format("a weight has elements that are none of type {}", name_of(type)));
+      plan::fail("a weight has elements that are none of type {}", name_of(type));
     return result;
   }
 
@@ -165,10 +166,10 @@ class Reader {
     if (t.contains("dims")) info.dim_names = t["dims"].get<std::vector<std::string>>();
     if (t.contains("value")) info.value = tensor(t["value"]);
     if (!info.dim_names.empty() && (!info.shape || info.dim_names.size() != info.shape->size()))
-      plan::fail(fmt::format("tensor '{}' has {} names of dimensions, which do not fit its shape", info.name,
-                             info.dim_names.size()));
+      plan::fail("tensor '{}' has {} names of dimensions, which do not fit its shape", info.name,
+                 info.dim_names.size());
     if (info.value && (info.value.type() != info.type || (info.shape && *info.shape != info.value.shape())))
-      plan::fail(fmt::format("tensor '{}' has elements that do not fit its type and shape", info.name));
+      plan::fail("tensor '{}' has elements that do not fit its type and shape", info.name);
     return info;
   }
 
@@ -184,8 +185,7 @@ class Reader {
     const auto op = l.at("op").get<std::string>(), domain = l.at("domain").get<std::string>();
     result.op = ops_.find(domain, op);
     if (result.op == nullptr)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("layer '{}' has the operator {}, which this version does not have", result.name, op));
+      throw unsupported("layer '{}' has the operator {}, which this version does not have", result.name, op);
     result.opset =
         static_cast<int>(plan::integer(l.at("opset"), result.op->since_version, std::numeric_limits<int>::max()));
     result.inputs = ids(l.at("inputs"), n, kNone);
@@ -208,12 +208,11 @@ class Reader {
     const bool control = layer.op->kind == OpKind::kControl;  // takes captured values besides
     if (!fits(layer.inputs.size(), layer.op->inputs, control) ||
         !fits(layer.outputs.size(), layer.op->outputs, false) || layer.output_types.size() > layer.outputs.size())
-      plan::fail(fmt::format("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes",
-                             layer.name, layer.op->name, layer.inputs.size(), layer.outputs.size()));
+      plan::fail("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes", layer.name,
+                 layer.op->name, layer.inputs.size(), layer.outputs.size());
     for (TensorId id : present(layer.outputs))
       if (static_cast<bool>(n.tensor(id).value) != (layer.op->kind == OpKind::kConstant))
-        plan::fail(fmt::format("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name,
-                               n.tensor(id).name));
+        plan::fail("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name, n.tensor(id).name);
   }
 
   Attribute attribute(const Json& json, const Layer& layer) const {
@@ -241,12 +240,11 @@ class Reader {
   Subgraph subgraph(const Json& json, const Layer& layer) const {
     Subgraph result{network(json.at("network")), {}};
     for (std::int64_t capture : plan::integers(json.at("captures"), 0, std::ssize(layer.inputs) - 1)) {
-      if (layer.inputs[capture] == kNone)
-        plan::fail(fmt::format("layer '{}' passes an absent value to its sub-graph", layer.name));
+      if (layer.inputs[capture] == kNone) plan::fail("layer '{}' passes an absent value to its sub-graph", layer.name);
       result.captures.push_back(static_cast<int>(capture));
     }
     if (result.captures.size() > result.network->inputs.size())
-      plan::fail(fmt::format("a sub-graph of layer '{}' has fewer inputs than are passed to it", layer.name));
+      plan::fail("a sub-graph of layer '{}' has fewer inputs than are passed to it", layer.name);
     return result;
   }
 
@@ -347,8 +345,7 @@ void read_scale_choice(const Json& a, const Network& network, Assignment& result
     const auto axis = plan::integers(Json::array({each.at("axis")}), 0, kMaxDepth).front();
     auto squares = plan::reals(each.at("mean_squares"));
     for (const float square : squares)
-      if (!(square >= 0) || std::isinf(square))
-        plan::fail(fmt::format("expected mean squares of 0 and more, got {}", square));
+      if (!(square >= 0) || std::isinf(square)) plan::fail("expected mean squares of 0 and more, got {}", square);
     result.channel_weights[TensorId(id)] =
         std::make_shared<const ChannelWeights>(ChannelWeights{static_cast<int>(axis), std::move(squares)});
   }
@@ -371,9 +368,9 @@ Assignment read_assignment(const Json& a, const Network& network) {
       result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))
     plan::fail("the assignment does not fit the network");
   for (float scale : result.scale)
-    if (!(scale >= 0) || std::isinf(scale)) plan::fail(fmt::format("expected scales of 0 and more, got {}", scale));
+    if (!(scale >= 0) || std::isinf(scale)) plan::fail("expected scales of 0 and more, got {}", scale);
   if (!is_floating(result.int8_output) || result.int8_output == DataType::kFloat64)
-    plan::fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
+    plan::fail("int8 layers store {}, which none can", name_of(result.int8_output));
   for (TensorId t : network.tensors.ids()) {
     // Floats that layers compute in are stored as one another; all else as it is.
     const DataType type = network.tensors[t].type, storage = result.storage[t];
@@ -381,8 +378,7 @@ Assignment read_assignment(const Json& a, const Network& network) {
     if (type == DataType::kUndefined ||
         (narrow ? is_floating(storage) && storage != DataType::kFloat64 : storage == type))
       continue;
-    plan::fail(fmt::format("tensor '{}' of type {} is stored as {}", network.tensors[t].name, name_of(type),
-                           name_of(storage)));
+    plan::fail("tensor '{}' of type {} is stored as {}", network.tensors[t].name, name_of(type), name_of(storage));
   }
   return result;
 }
@@ -443,7 +439,7 @@ PlanFile parse_plan(std::span<std::byte> bytes, std::shared_ptr<const void> owne
     throw refuse(fmt::format("the description is malformed: {}", e.what()));
   } catch (const Error& e) {
     if (std::string_view(e.what()).starts_with("[engine]")) throw;
-    throw Error(e.code(), fmt::format("[engine] {}: {}; build the engine again", source, e.what()));
+    throw error_of(e.code(), "[engine] {}: {}; build the engine again", source, e.what());
   }
 }
 

@@ -1,15 +1,11 @@
 #include "runtime/plan_values.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::plan {
-
-void fail(const std::string& what) { throw Error(ErrorCode::kInvalidFile, what); }
 
 std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
@@ -17,8 +13,8 @@ std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high) {
                     !(json.is_number_unsigned() && json.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost));
   const std::int64_t value = fits ? json.get<std::int64_t>() : 0;
   if (!fits || value < low || value > high)
-    fail(fmt::format("expected a whole number from {} to {}, got {}", low, high,
-                     json.is_number() ? json.dump() : std::string(json.type_name())));
+    fail("expected a whole number from {} to {}, got {}", low, high,
+         json.is_number() ? json.dump() : std::string(json.type_name()));
   return value;
 }
 
@@ -35,7 +31,7 @@ std::vector<std::int64_t> integers(const Json& json) {
 float real(const Json& json) {
   const double value = json.get<double>();
   if (!json.is_number() || (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()))
-    fail(fmt::format("expected a float32, got {}", json.is_number() ? json.dump() : std::string(json.type_name())));
+    fail("expected a float32, got {}", json.is_number() ? json.dump() : std::string(json.type_name()));
   return static_cast<float>(value);
 }
 
@@ -49,13 +45,13 @@ DataType data_type(const Json& json) {
   const auto& name = json.get_ref<const std::string&>();
   if (name == name_of(DataType::kUndefined)) return DataType::kUndefined;
   const auto type = data_type_from_name(name);
-  if (!type) fail(fmt::format("expected an element type, got '{}'", name));
+  if (!type) fail("expected an element type, got '{}'", name);
   return *type;
 }
 
 Request request(const Json& json) {
   const auto found = request_named(json.get_ref<const std::string&>());
-  if (!found) fail(fmt::format("expected a precision or an element type, got {}", json.dump()));
+  if (!found) fail("expected a precision or an element type, got {}", json.dump());
   return *found;
 }
 

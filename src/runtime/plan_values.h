@@ -6,8 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/messages.h"
 #include "graph/layer_form.h"
 #include "ulpscope/data_type.h"
 #include "ulpscope/shape.h"
@@ -16,7 +18,10 @@ namespace ulpscope::plan {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void fail(const std::string& what);
+template <typename... T>
+[[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) {
+  throw invalid_file(fmt::format(text, std::forward<T>(values)...));
+}
 
 std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high);
 std::vector<std::int64_t> integers(const Json& json, std::int64_t low, std::int64_t high);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/messages.h"
 #include "runtime/kernel_probes.h"
 #include "runtime/measure_kernels.h"
 #include "ulpscope/error.h"
@@ -19,13 +20,11 @@ constexpr int kTimesVersion = 1;
 ProbeTime time_from_json(const Json& json) {
   ProbeTime time{.probe = json.at("probe").get<int>(), .us = json.at("us").get<double>()};
   if (time.probe < 0 || !(time.us > 0) || !std::isfinite(time.us))
-    throw Error(ErrorCode::kInvalidFile, "expected a 'probe' of 0 or more and 'us' above 0, got " + json.dump());
+    throw invalid_file("expected a 'probe' of 0 or more and 'us' above 0, got " + json.dump());
   for (const Json& each : json.at("precisions")) {
     const auto name = each.get<std::string>();
     const std::optional<Precision> precision = precision_named(name);
-    if (!precision)
-      throw Error(ErrorCode::kInvalidFile,
-                  fmt::format("'precisions': expected {}, got '{}'", precision_list(" or "), name));
+    if (!precision) throw invalid_file("'precisions': expected {}, got '{}'", precision_list(" or "), name);
     time.precisions.set(*precision);
   }
   if (json.contains("mixed")) time.mixed = json["mixed"].get<bool>();
@@ -60,9 +59,8 @@ ProbeTimes probe_times_from_json(std::string_view text, const std::string& where
   try {
     const Json json = Json::parse(text);
     if (json.at("format") != kTimesFormat || json.at("version") != kTimesVersion)
-      throw Error(ErrorCode::kInvalidFile, fmt::format("expected the format \"{}\", version {}; try `ulpscope target "
-                                                       "measure --shapes --save-shapes`",
-                                                       kTimesFormat, kTimesVersion));
+      throw invalid_file("expected the format \"{}\", version {}; try `ulpscope target measure --shapes --save-shapes`",
+                         kTimesFormat, kTimesVersion);
     ProbeTimes result;
     const Json& measured = json.at("measured");
     result.origin.program = measured.at("program").get<std::string>();
@@ -73,9 +71,9 @@ ProbeTimes probe_times_from_json(std::string_view text, const std::string& where
     for (const Json& each : json.at("times")) result.times.push_back(time_from_json(each));
     return result;
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("[target] '{}': {}", where, e.what()));
+    throw error_of(e.code(), "[target] '{}': {}", where, e.what());
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': no measured shapes: {}", where, e.what()));
+    throw invalid_file("[target] '{}': no measured shapes: {}", where, e.what());
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
+#include "ops/fail.h"
 #include "ops/multiply_adds.h"
 
 namespace ulpscope::ops {
@@ -28,13 +29,13 @@ Labels parse_term(const Layer& layer, const std::string& term, std::size_t ellip
   Labels labels;
   for (std::size_t i = 0; i < term.size(); ++i) {
     if (term[i] == '.') {
-      if (term.compare(i, 3, "...") != 0) fail(layer, fmt::format("'{}' has a dot that is not part of '...'", term));
+      if (term.compare(i, 3, "...") != 0) fail(layer, "'{}' has a dot that is not part of '...'", term);
       for (std::size_t k = ellipsis_rank; k-- > 0;) labels.push_back(kEllipsis - static_cast<int>(k));
       i += 2;
     } else if ((term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z')) {
       labels.push_back(term[i]);
     } else {
-      fail(layer, fmt::format("expected letters in the term '{}', got '{}'", term, term[i]));
+      fail(layer, "expected letters in the term '{}', got '{}'", term, term[i]);
     }
   }
   return labels;
@@ -53,7 +54,7 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
       terms.back() += c;
   }
   if (terms.size() != shapes.size())
-    fail(layer, fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
+    fail(layer, "equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size());
 
   Equation e;
   std::size_t widest = 0;
@@ -61,7 +62,7 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
     const bool dots = terms[i].find('.') != std::string::npos;
     const std::size_t letters = dots ? terms[i].size() - std::min<std::size_t>(3, terms[i].size()) : terms[i].size();
     if (shapes[i].size() < letters || (!dots && shapes[i].size() != letters))
-      fail(layer, fmt::format("term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i])));
+      fail(layer, "term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i]));
     const std::size_t rank = dots ? shapes[i].size() - letters : 0;
     widest = std::max(widest, rank);
     e.inputs.push_back(parse_term(layer, terms[i], rank));
@@ -88,7 +89,7 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
       const std::size_t index = index_of(e.inputs[i][axis]);
       const std::int64_t size = shapes[i][axis];
       if (size != 1 && e.sizes[index] != 1 && size != e.sizes[index])
-        fail(layer, fmt::format("equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size));
+        fail(layer, "equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size);
       if (size != 1) e.sizes[index] = size;
       used[index] = true;
     }

@@ -1,21 +1,18 @@
 #include "ops/recurrent/form.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <string>
 #include <vector>
 
 #include "graph/op.h"
-#include "ops/common.h"
+#include "ops/fail.h"
 
 namespace ulpscope::ops {
 
 RecurrentSizes recurrent_sizes(const Layer& layer, const Shape& x, const Shape& w, const Shape& r, std::int64_t gates) {
   if (x.size() != 3 || w.size() != 3 || r.size() != 3)
-    fail(layer, fmt::format("expected X, W and R of rank 3, got shapes {}, {} and {}", to_string(x), to_string(w),
-                            to_string(r)));
+    fail(layer, "expected X, W and R of rank 3, got shapes {}, {} and {}", to_string(x), to_string(w), to_string(r));
   RecurrentSizes s;
   s.batch_first = layer.attributes.integer("layout", 0) != 0;
   s.seq = x[s.batch_first ? 1 : 0];
@@ -24,13 +21,13 @@ RecurrentSizes recurrent_sizes(const Layer& layer, const Shape& x, const Shape& 
   s.hidden = r[2];
   const std::string direction = layer.attributes.text("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    fail(layer, fmt::format("expected 'direction' to be forward, reverse or bidirectional, got '{}'", direction));
+    fail(layer, "expected 'direction' to be forward, reverse or bidirectional, got '{}'", direction);
   s.directions = direction == "bidirectional" ? 2 : 1;
   if (const std::int64_t hidden = layer.attributes.integer("hidden_size", s.hidden); hidden != s.hidden)
-    fail(layer, fmt::format("'hidden_size' is {}, but R has shape {}", hidden, to_string(r)));
+    fail(layer, "'hidden_size' is {}, but R has shape {}", hidden, to_string(r));
   if (w != Shape{s.directions, gates * s.hidden, s.input} || r != Shape{s.directions, gates * s.hidden, s.hidden})
-    fail(layer, fmt::format("W {} and R {} do not fit X {} with {} direction(s)", to_string(w), to_string(r),
-                            to_string(x), s.directions));
+    fail(layer, "W {} and R {} do not fit X {} with {} direction(s)", to_string(w), to_string(r), to_string(x),
+         s.directions);
   return s;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "ops/contraction/matrix_product.h"
+#include "ops/fail.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
 #include "ops/recurrent/form.h"
@@ -84,15 +85,15 @@ std::vector<Activation> activations_of(const Layer& layer, const std::vector<std
     for (std::int64_t d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
   if (names.size() == defaults.size() && directions == 2) names.insert(names.end(), names.begin(), names.end());
   if (names.size() != defaults.size() * static_cast<std::size_t>(directions))
-    fail(layer, fmt::format("expected {} activations, got {}", defaults.size() * static_cast<std::size_t>(directions),
-                            names.size()));
+    fail(layer, "expected {} activations, got {}", defaults.size() * static_cast<std::size_t>(directions),
+         names.size());
   const auto alphas = layer.attributes.reals("activation_alpha"), betas = layer.attributes.reals("activation_beta");
   // Values are consumed in the order of the functions that take any.
   std::size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> result;
   for (const std::string& name : names) {
     const auto* known = std::ranges::find(kActivations, lower_case(name), &Activation::name);
-    if (known == std::end(kActivations)) fail(layer, fmt::format("unknown activation '{}'", name));
+    if (known == std::end(kActivations)) fail(layer, "unknown activation '{}'", name);
     Activation& activation = result.emplace_back(*known);
     if (known->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
     if (known->parameters >= 2 && next_beta < betas.size()) activation.beta = betas[next_beta++];

@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
+#include "ops/fail.h"
 #include "ops/forms.h"
 #include "ops/movement.h"
 
@@ -37,8 +38,7 @@ struct ResampleAxis {
 
 void check_name(const Layer& layer, const char* attribute, const std::string& value,
                 std::initializer_list<std::string_view> known) {
-  if (std::ranges::find(known, value) == known.end())
-    fail(layer, fmt::format("'{}' is not a value of '{}'", value, attribute));
+  if (std::ranges::find(known, value) == known.end()) fail(layer, "'{}' is not a value of '{}'", value, attribute);
 }
 
 /// The position in the input that an output position samples. In float32, as other runtimes do: with `nearest`, ties
@@ -237,12 +237,10 @@ Shape resampled_shape(const Shape& input, const std::vector<ResampleAxis>& axes)
 /// One entry per axis from one scale per axis; fails naming the layer when their number does not fit.
 std::vector<ResampleAxis> axes_from_scales(const Layer& layer, const Shape& x, const std::vector<std::int64_t>& axes,
                                            const std::vector<float>& scales) {
-  if (scales.size() != axes.size())
-    fail(layer, fmt::format("expected {} scales, one per axis, got {}", axes.size(), scales.size()));
+  if (scales.size() != axes.size()) fail(layer, "expected {} scales, one per axis, got {}", axes.size(), scales.size());
   std::vector<ResampleAxis> result;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (!(scales[i] > 0 && std::isfinite(scales[i])))
-      fail(layer, fmt::format("expected positive finite scales, got {}", scales[i]));
+    if (!(scales[i] > 0 && std::isfinite(scales[i]))) fail(layer, "expected positive finite scales, got {}", scales[i]);
     const float exact = static_cast<float>(x[static_cast<std::size_t>(axes[i])]) * scales[i];
     result.push_back({axes[i], to_index(std::floor(exact)), scales[i]});
   }
