@@ -14,6 +14,7 @@
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
 #include "convert/nothing_to_lower.h"
+#include "convert/obstacles.h"
 #include "convert/proof.h"
 #include "convert/selection.h"
 #include "core/file.h"
@@ -35,28 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
-
-/// The newest that TensorRT and ONNX Runtime both load.
-constexpr int kNewestOpset = 25;
-
-/// What the outputs of the layer are when its float operands have that type.
-bool outputs_follow(const Specialization& spec, const Layer& layer, DataType type) {
-  std::vector<InferContext::Input> inputs(layer.inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const TensorId tensor = layer.inputs[i];
-    if (tensor == kNone) continue;
-    inputs[i].present = true;
-    inputs[i].type = is_lowerable(spec.type(tensor)) && !layer.op->is_parameter(i) ? type : spec.type(tensor);
-    inputs[i].shape = spec.shape(tensor) ? &*spec.shape(tensor) : nullptr;
-    inputs[i].value = spec.is_constant(tensor) ? &spec.value(tensor) : nullptr;
-  }
-  const auto outputs = infer_layer(layer, inputs);
-  for (std::size_t o = 0; o < outputs.size() && o < layer.outputs.size(); ++o)
-    if (layer.outputs[o] != kNone && is_lowerable(spec.type(layer.outputs[o])) && outputs[o].type != type) return false;
-  return true;
-}
-
 class Converter {
  public:
   Converter(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
@@ -67,9 +46,9 @@ class Converter {
         options_(options),
         exporter_(model, network_, options.external_data_dir),
         frozen_(exporter_.frozen()),
+        obstacles_(spec, frozen_),
         integers_(spec) {
     result_.assignment = assignment;
-    for (const LayerPlace& place : all_layers(spec)) places_.emplace(place.id, place);
   }
 
   TypedModel run(const fs::path& path) {
@@ -97,7 +76,7 @@ class Converter {
   void check_assignment() {
     bool narrow = false;
     std::size_t untyped = 0;
-    for (const auto& [l, place] : places_) {
+    for (const auto& [l, place] : obstacles_.places()) {
       const Layer& layer = place.layer();
       if (form_of(precision(l)).opset == 0) {
         result_.assignment.precision[l] = Precision::kFP32;
@@ -117,25 +96,19 @@ class Converter {
           untyped);
     for (TensorId t : network_.tensors.ids())
       if (!result_.assignment.pinned.empty() && result_.assignment.pinned[t])
-        refuse(ErrorCode::kUnsupported,
-               fmt::format("tensor '{}': its type is requested apart from its layer's precision, which a typed file "
-                           "cannot say; try a precision for the layer instead",
-                           network_.tensors[t].name));
+        throw unsupported(
+            "[convert] tensor '{}': its type is requested apart from its layer's precision, which a typed file cannot "
+            "say; try a precision for the layer instead",
+            network_.tensors[t].name);
     if (!narrow && options_.lowers)
-      refuse(ErrorCode::kUnsupported,
-             fmt::format("{}: expected layers to lower, got none{}", network_.source, why_nothing_is_lowered(spec_)));
-  }
-
-  /// Of a layer of the network or of a body.
-  DataType narrow_type_in_file(LayerId id) const {
-    const LayerPlace& place = places_.at(id);
-    return ulpscope::narrow_type_in_file(*place.spec, place.inside);
+      throw unsupported("[convert] {}: expected layers to lower, got none{}", network_.source,
+                        why_nothing_is_lowered(spec_));
   }
 
   /// The layers that shall compute in a narrow type.
   template <typename Function>
   void for_each_lowered(Function&& function) const {
-    for (const auto& [l, place] : places_)
+    for (const auto& [l, place] : obstacles_.places())
       if (is_narrow(precision(l)) && place.numeric() && has_precision(place.layer()))
         function(l, place.layer(), storage_of(precision(l)));
   }
@@ -194,46 +167,24 @@ class Converter {
       log_info("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
                result_.opset_before, result_.opset_after);
     }
+    obstacles_.set_opset(result_.opset_after);
   }
 
-  /// Empty: the file can have the layer in this type.
-  std::string obstacle(LayerId id, DataType type) const {
-    const LayerPlace& place = places_.at(id);
-    const Layer& layer = place.layer();
-    if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
-    if (const DataType own = narrow_type_in_file(id); own != DataType::kUndefined && own != type)
-      return fmt::format("the file has its outputs in {}", name_of(own));
-    if (!onnx_accepts("", "Cast", result_.opset_after, type))
-      return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
-    if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type)) {
-      const int since = onnx_accepts_since(layer.op->domain, layer.op->name, result_.opset_after, type);
-      if (onnx_defines_in_float(layer.op->domain, layer.op->name, result_.opset_after, type))
-        return fmt::format(
-            "ONNX defines {} at opset {} by a function with constants in float32, which onnx.checker refuses for {}",
-            layer.op->name, result_.opset_after, name_of(type));
-      return fmt::format(
-          "ONNX has no {} {} at opset {}{}", name_of(type), layer.op->name, result_.opset_after,
-          since > kNewestOpset
-              ? fmt::format(" (it has one since opset {}, which TensorRT and ONNX Runtime do not load)", since)
-              : "");
-    }
-    // These say their type themselves, and are told another one.
-    if (layer.op->function == Function::kCast || layer.op->fills) return {};
-    if (!outputs_follow(*place.spec, layer, type))
-      return fmt::format("not all of its outputs can be {}", name_of(type));
-    return {};
+  /// Says that the layer is in another type than asked for.
+  void keep(LayerId id, std::string reason) {
+    const Layer& layer = obstacles_.places().at(id).layer();
+    result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
+  }
+  /// Says it of a layer that is in this precision instead, and why in its assignment, too.
+  void keep_in(LayerId id, Precision precision, std::string reason) {
+    result_.assignment.precision[id] = precision;
+    if (!result_.assignment.reason.empty()) result_.assignment.reason[id] = reason;
+    keep(id, std::move(reason));
   }
 
-  /// Why the file cannot have the layer in a precision that stores elements; empty: it can.
   std::string element_obstacle(LayerId id, const std::map<LayerId, LayerId>& multiplied) const {
     const auto in_weights = multiplied.find(id);
-    const LayerForm& form = form_of(precision(id));
-    if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
-    if (result_.opset_after < form.opset)
-      return fmt::format("opset {} has no DequantizeLinear {}", result_.opset_after,
-                         form.weight.encoding->granularity == Granularity::kBlock ? "of such blocks" : "per channel");
-    return integer_obstacle(spec_, result_.assignment, id, casts_fixed_shapes(),
-                            in_weights == multiplied.end() ? kNone : in_weights->second);
+    return obstacles_.in_elements(id, result_.assignment, in_weights == multiplied.end() ? kNone : in_weights->second);
   }
 
   /// Layers that read elements, and that the file cannot have so, take what these store, if they can, and their bias
@@ -257,11 +208,11 @@ class Converter {
       for (LayerId each : {id, bias}) {
         if (each == kNone || !is_quantized(precision(each))) continue;
         const DataType type = assignment.int8_output;
-        const bool narrow = type != DataType::kFloat32 && obstacle(each, type).empty();
+        const bool narrow = type != DataType::kFloat32 && obstacles_.in_type(each, type).empty();
         assignment.precision[each] = narrow ? *precision_from_type(type) : Precision::kFP32;
         if (!assignment.reason.empty()) assignment.reason[each] = reason;
       }
-      result_.kept.push_back({network_.layers[id].name, std::string(network_.layers[id].op->name), std::move(reason)});
+      keep(id, std::move(reason));
     }
   }
 
@@ -271,7 +222,7 @@ class Converter {
     const DataType type = assignment.int8_output;
     const Precision form = precision(id);
     std::string reason = element_obstacle(id, multiplied);
-    const std::string narrow = type == DataType::kFloat32 ? std::string() : obstacle(id, type);
+    const std::string narrow = type == DataType::kFloat32 ? std::string() : obstacles_.in_type(id, type);
     assignment.precision[id] = narrow.empty() ? *precision_from_type(type) : Precision::kFP32;
     if (reason.empty()) reason = narrow;
     if (reason.empty()) {
@@ -279,15 +230,7 @@ class Converter {
       if (type == DataType::kFloat32) ++result_.lowered;  // Those in a narrow type are counted as such.
       return;
     }
-    if (!assignment.reason.empty()) assignment.reason[id] = reason;
-    result_.kept.push_back({network_.layers[id].name, std::string(network_.layers[id].op->name), std::move(reason)});
-  }
-
-  bool casts_fixed_shapes() const {
-    return std::ranges::all_of(network_.inputs, [&](TensorId id) {
-      const auto& shape = network_.tensor(id).shape;
-      return shape && std::find(shape->begin(), shape->end(), -1) == shape->end();
-    });
+    keep_in(id, precision(id), std::move(reason));
   }
 
   /// Whatever the layer reads as data has this type without being rounded.
@@ -304,13 +247,13 @@ class Converter {
   void keep_what_moves_in_no_narrow_type() {
     update_storage(network_, spec_.inferred, result_.assignment);
     for_each_rounding_movement([&](LayerId l, const Layer& layer, DataType type) {
-      std::string reason = obstacle(l, type);
+      std::string reason = obstacles_.in_type(l, type);
       if (reason.empty() && combines_elements(layer) && !holds_operands(layer, type))
         reason = fmt::format("it combines elements that {} does not hold", name_of(type));
       if (reason.empty()) return;
       for (TensorId output : present(layer.outputs))
         if (spec_.type(output) == DataType::kFloat32) result_.assignment.asked[output] = DataType::kFloat32;
-      result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
+      keep(l, std::move(reason));
     });
   }
 
@@ -318,27 +261,23 @@ class Converter {
     Assignment& assignment = result_.assignment;
     keep_what_cannot_be_elements();
     for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
-      std::string reason = obstacle(l, type);
+      std::string reason = obstacles_.in_type(l, type);
       // What the file has in a narrow type stays as it is.
-      const bool as_in_file = std::ranges::any_of(present(layer.outputs),
-                                                  [&](TensorId id) { return places_.at(l).spec->type(id) == type; });
-      if (as_in_file) return;
+      const Specialization& spec = *obstacles_.places().at(l).spec;
+      if (std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return spec.type(id) == type; })) return;
       if (reason.empty()) {
         ++result_.lowered;
         return;
       }
-      const DataType own = narrow_type_in_file(l);
-      assignment.precision[l] = own == DataType::kUndefined ? Precision::kFP32 : *precision_from_type(own);
-      if (!assignment.reason.empty()) assignment.reason[l] = reason;
-      result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
+      const DataType own = obstacles_.narrow_type_in_file(l);
+      keep_in(l, own == DataType::kUndefined ? Precision::kFP32 : *precision_from_type(own), std::move(reason));
     });
     keep_what_moves_in_no_narrow_type();
     if (result_.kept.empty()) return;
     if (result_.lowered == 0)
-      refuse(ErrorCode::kUnsupported,
-             fmt::format("{}: no layer can be lowered; layer '{}' ({}): {}; try another type, or a newer opset",
-                         network_.source, result_.kept.front().layer, result_.kept.front().op,
-                         result_.kept.front().reason));
+      throw unsupported(
+          "[convert] {}: no layer can be lowered; layer '{}' ({}): {}; try another type, or a newer opset",
+          network_.source, result_.kept.front().layer, result_.kept.front().op, result_.kept.front().reason);
     update_storage(network_, spec_.inferred, assignment);
     std::map<std::string, std::vector<std::string>> by_reason;
     for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
@@ -351,18 +290,17 @@ class Converter {
 
   void cast_options() {
     for (LayerId l : network_.layers.ids()) casts_.frozen.push_back(frozen_[l]);
-    casts_.expressible = [this](LayerId id, DataType type) { return obstacle(id, type).empty(); };
-    casts_.fixed_shapes = casts_fixed_shapes();
+    casts_.expressible = [this](LayerId id, DataType type) { return obstacles_.in_type(id, type).empty(); };
+    casts_.fixed_shapes = obstacles_.fixed_shapes();
     for (const auto& [id, type] : find_io_types(network_, options_.io_types)) {
       const std::string& name = network_.tensor(id).name;
       const bool input = std::ranges::find(network_.inputs, id) != network_.inputs.end();
       if (type != spec_.type(id) &&
           (network_.tensor(id).producer == kNone ? network_.is_output(id) : spec_.is_constant(id)))
-        refuse(ErrorCode::kUnsupported,
-               fmt::format("--io-types: '{}' is an output that nothing computes; its type cannot be changed", name));
+        throw unsupported("[convert] --io-types: '{}' is an output that nothing computes; its type cannot be changed",
+                          name);
       if (input && type != DataType::kFloat32 && !onnx_accepts("", "Cast", result_.opset_after, type))
-        refuse(ErrorCode::kUnsupported,
-               fmt::format("--io-types: opset {} has no {}", result_.opset_after, name_of(type)));
+        throw unsupported("[convert] --io-types: opset {} has no {}", result_.opset_after, name_of(type));
     }
     const auto types_of = [&](const std::vector<TensorId>& ids) {
       std::vector<DataType> result;
@@ -381,8 +319,7 @@ class Converter {
       const TensorId id = network_.outputs[o];
       if (network_.tensor(id).producer == kNone && changes_.typing.written[id] != changes_.typing.outputs[o] &&
           is_lowerable(changes_.typing.written[id]))
-        refuse(ErrorCode::kUnsupported,
-               fmt::format("'{}' is an input and an output; both need one type", network_.tensor(id).name));
+        throw unsupported("[convert] '{}' is an input and an output; both need one type", network_.tensor(id).name);
     }
   }
 
@@ -424,7 +361,7 @@ class Converter {
   void describe() {
     std::map<std::string, int> counts;
     std::vector<std::string> high;
-    for (const auto& [l, place] : places_) {
+    for (const auto& [l, place] : obstacles_.places()) {
       if (!place.numeric() || !has_precision(place.layer())) continue;
       ++counts[std::string(name_of(precision(l)))];
       if (precision(l) == Precision::kFP32) high.push_back(place.layer().name);
@@ -462,11 +399,10 @@ class Converter {
 
   void publish(fs::path path) {
     if (path.filename().empty() || fs::is_directory(path))
-      refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
+      throw invalid_argument("[convert] -o: expected a file, got the folder '{}'", path.string());
     std::error_code ignored;
     if (fs::is_other(path, ignored))
-      refuse(ErrorCode::kInvalidArgument,
-             fmt::format("-o: expected a file, got the device or pipe '{}'", path.string()));
+      throw invalid_argument("[convert] -o: expected a file, got the device or pipe '{}'", path.string());
     // A symbolic link keeps pointing where it points: the file behind it is replaced.
     if (fs::is_regular_file(path, ignored)) path = fs::canonical(path);
     const std::string name = path.filename().string();
@@ -499,7 +435,7 @@ class Converter {
   const TypedModelOptions& options_;
   TypedExporter exporter_;
   IdMap<LayerId, char> frozen_;
-  std::map<LayerId, LayerPlace> places_;  ///< Of all layers.
+  Obstacles obstacles_;
   IntegerExport integers_;
   std::map<LayerId, Precision> coded_;  ///< Layers whose weights alone are stored as elements.
   CastOptions casts_;
