@@ -83,7 +83,10 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.ours().value({"--ray-workers"}, ray_workers, "N",
                      "Processes of the cluster that work, at most; each holds the weights once (default: one per core "
                      "and sample)");
+  declare_answer(table);
+}
 
+void SearchArgs::declare_answer(OptionTable& table) {
   table.section("Answer", "what is kept of the search.");
   table.ours().value(
       {"--save-answer"}, answer, "FILE",

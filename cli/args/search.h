@@ -32,6 +32,9 @@ struct SearchArgs {
   /// --journal, or beside the answer: "x.answer.json" and "x.json" have "x.journal.jsonl". Empty with --no-journal.
   std::filesystem::path journal_path(const std::filesystem::path& model,
                                      const std::vector<std::string>& precisions) const;
+
+ private:
+  void declare_answer(OptionTable& table);
 };
 
 /// "30", "30s", "2m", "1.5h" as seconds. Throws Error that starts with the option's name.

@@ -99,9 +99,35 @@ std::shared_ptr<const TimingCache> read_timing_cache(const std::string& path, co
   }
 }
 
-Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
+using NamedShapes = std::vector<std::pair<std::string, Shape>>;
+
+Shape find_shape(const NamedShapes& shapes, const std::string& name) {
   const auto found = std::ranges::find(shapes, name, &std::pair<std::string, Shape>::first);
   return found == shapes.end() ? Shape{} : found->second;
+}
+
+/// As Polygraphy does: what is not given is taken from what is.
+Profile profile_of(std::size_t number, const NamedShapes& min, const NamedShapes& opt, const NamedShapes& max,
+                   const NamedShapes& given) {
+  Profile profile;
+  for (const auto* list : {&min, &opt, &max, &given}) {
+    for (const auto& [name, shape] : *list) {
+      const auto pick = [&input = name](std::initializer_list<const NamedShapes*> order) {
+        for (const NamedShapes* candidates : order)
+          if (const Shape found = find_shape(*candidates, input); !found.empty()) return found;
+        return Shape{};
+      };
+      const Shape& least = profile.min[name] = pick({&min, &opt, &max, &given});
+      const Shape& usual = profile.opt[name] = pick({&opt, &max, &min, &given});
+      const Shape& most = profile.max[name] = pick({&max, &opt, &min, &given});
+      for (std::size_t d = 0; d < least.size(); ++d)
+        if (most.size() != least.size() || usual.size() != least.size() || least[d] > usual[d] || usual[d] > most[d])
+          throw invalid_argument("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}",
+                                 number, name, to_option_string(least), to_option_string(usual),
+                                 to_option_string(most));
+    }
+  }
+  return profile;
 }
 
 }  // namespace
@@ -323,36 +349,10 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   const std::size_t count = std::max({min_shapes.size(), opt_shapes.size(), max_shapes.size()});
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = [i](const Repeated& all, const char* option) {
-      return i < all.size() ? parse_shapes(option, all[i]) : std::vector<std::pair<std::string, Shape>>{};
+      return i < all.size() ? parse_shapes(option, all[i]) : NamedShapes{};
     };
-    const auto min = at(min_shapes, "--trt-min-shapes");
-    const auto opt = at(opt_shapes, "--trt-opt-shapes");
-    const auto max = at(max_shapes, "--trt-max-shapes");
-    const auto given = model.shapes();
-    Profile profile;
-    for (const auto* list : {&min, &opt, &max, &given}) {
-      for (const auto& [name, shape] : *list) {
-        // As Polygraphy does: what is not given is taken from what is.
-        const auto pick = [&, &input = name](std::initializer_list<const decltype(min)*> order) {
-          for (const auto* candidates : order)
-            if (const Shape found = find_shape(*candidates, input); !found.empty()) return found;
-          return Shape{};
-        };
-        profile.min[name] = pick({&min, &opt, &max, &given});
-        profile.opt[name] = pick({&opt, &max, &min, &given});
-        profile.max[name] = pick({&max, &opt, &min, &given});
-        for (std::size_t d = 0; d < profile.min[name].size(); ++d) {
-          if (profile.max[name].size() == profile.min[name].size() &&
-              profile.opt[name].size() == profile.min[name].size() && profile.min[name][d] <= profile.opt[name][d] &&
-              profile.opt[name][d] <= profile.max[name][d])
-            continue;
-          throw invalid_argument("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}", i,
-                                 name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
-                                 to_option_string(profile.max[name]));
-        }
-      }
-    }
-    options.profiles.push_back(std::move(profile));
+    options.profiles.push_back(profile_of(i, at(min_shapes, "--trt-min-shapes"), at(opt_shapes, "--trt-opt-shapes"),
+                                          at(max_shapes, "--trt-max-shapes"), model.shapes()));
   }
   if (load_tactics) {
     const std::string json = read_file(*load_tactics);
