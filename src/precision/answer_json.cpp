@@ -39,32 +39,58 @@ constexpr std::array<std::string_view, 10> kReasons = {"overflow",   "underflow"
 constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
                                                          "int8-scale"};
 
-int read_count(const Reader& reader) {
-  const std::int64_t value = reader.integer();
-  if (value < 0 || value > 1'000'000'000) reader.fail("a count");
-  return static_cast<int>(value);
+Json from_field(double value) { return from_double(value); }
+Json from_field(Precision value) { return name_of(value); }
+Json from_field(ReasonKind value) { return name_of(value); }
+template <typename Value>
+Json from_field(const Value& value) {
+  return value;
+}
+
+void to_field(const Reader& reader, double& value) { value = reader.real(); }
+void to_field(const Reader& reader, std::int64_t& value) { value = reader.integer(); }
+void to_field(const Reader& reader, std::string& value) { value = reader.text(); }
+void to_field(const Reader& reader, std::vector<std::string>& value) { value = json::to_texts(reader); }
+void to_field(const Reader& reader, Precision& value) { value = json::to_precision(reader); }
+void to_field(const Reader& reader, ReasonKind& value) { value = json::to_enum<ReasonKind>(reader, kReasons); }
+
+/// Calls `visit(key, value)` for each field, for those who write and those who read.
+template <typename Layer, typename Visit>
+void visit_fields(Layer& layer, const Visit& visit) {
+  visit("name", layer.name);
+  visit("nodes", layer.nodes);
+  visit("op", layer.op);
+  visit("precision", layer.precision);
+  visit("effect", layer.effect);
+}
+template <typename AnyReason, typename Visit>
+void visit_reason(AnyReason& reason, const Visit& visit) {
+  visit("kind", reason.kind);
+  visit("tensor", reason.tensor);
+  visit("count", reason.count);
+  visit("total", reason.total);
+  visit("largest", reason.largest);
+  visit("share", reason.share);
+  visit("text", reason.text);
+}
+
+auto writer_to(Json& json) {
+  return [&json](const char* key, const auto& value) { json[key] = from_field(value); };
+}
+auto reader_of(const Reader& reader) {
+  return [&reader](const char* key, auto& value) { to_field(reader.at(key), value); };
 }
 
 Json from_layer(const KeptLayer& layer) {
   const Reason& reason = layer.reason;
-  Json low, exponents;
-  if (reason.low) low = name_of(*reason.low);
-  if (!reason.exponents.empty()) exponents = {{"first", reason.first_exponent}, {"counts", reason.exponents}};
-  return {{"name", layer.name},
-          {"nodes", layer.nodes},
-          {"op", layer.op},
-          {"precision", name_of(layer.precision)},
-          {"effect", from_double(layer.effect)},
-          {"reason",
-           {{"kind", name_of(reason.kind)},
-            {"tensor", reason.tensor},
-            {"count", reason.count},
-            {"total", reason.total},
-            {"largest", from_double(reason.largest)},
-            {"share", from_double(reason.share)},
-            {"text", reason.text},
-            {"low", std::move(low)},
-            {"exponents", std::move(exponents)}}}};
+  Json result, why;
+  visit_fields(layer, writer_to(result));
+  visit_reason(reason, writer_to(why));
+  why["low"] = reason.low ? Json(name_of(*reason.low)) : Json();
+  why["exponents"] =
+      reason.exponents.empty() ? Json() : Json{{"first", reason.first_exponent}, {"counts", reason.exponents}};
+  result["reason"] = std::move(why);
+  return result;
 }
 
 /// Files of earlier releases do not have them.
@@ -74,9 +100,7 @@ void read_exponents(const Reader& reader, Reason& reason) {
   if (!reader.has("exponents")) return;
   const Reader exponents = reader.at("exponents");
   if (exponents.is_null()) return;
-  const std::int64_t first = exponents.at("first").integer();
-  if (first < -kMostExponents || first > kMostExponents) exponents.at("first").fail("the exponent of a number");
-  reason.first_exponent = static_cast<int>(first);
+  reason.first_exponent = exponents.at("first").integer(-kMostExponents, kMostExponents, "the exponent of a number");
   exponents.at("counts").each([&](const Reader& each) {
     const std::int64_t count = each.integer();
     if (count < 0) each.fail("a count");
@@ -87,19 +111,9 @@ void read_exponents(const Reader& reader, Reason& reason) {
 
 KeptLayer to_layer(const Reader& reader) {
   KeptLayer layer;
-  layer.name = reader.at("name").text();
-  layer.nodes = json::to_texts(reader.at("nodes"));
-  layer.op = reader.at("op").text();
-  layer.precision = json::to_precision(reader.at("precision"));
-  layer.effect = reader.at("effect").real();
+  visit_fields(layer, reader_of(reader));
   const Reader reason = reader.at("reason");
-  layer.reason.kind = json::to_enum<ReasonKind>(reason.at("kind"), kReasons);
-  layer.reason.tensor = reason.at("tensor").text();
-  layer.reason.count = reason.at("count").integer();
-  layer.reason.total = reason.at("total").integer();
-  layer.reason.largest = reason.at("largest").real();
-  layer.reason.share = reason.at("share").real();
-  layer.reason.text = reason.at("text").text();
+  visit_reason(layer.reason, reader_of(reason));
   read_exponents(reason, layer.reason);
   return layer;
 }
@@ -131,9 +145,7 @@ ScaleEdit to_edit(const Reader& reader) {
   edit.kind = json::to_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
   edit.name = reader.at("name").text();
   const auto within = [&](const char* key, std::int64_t least, std::int64_t most) {
-    const std::int64_t value = reader.at(key).integer();
-    if (value < least || value > most) reader.at(key).fail(fmt::format("a number from {} to {}", least, most));
-    return static_cast<int>(value);
+    return reader.at(key).integer(least, most, fmt::format("a number from {} to {}", least, most));
   };
   edit.input = within("input", 0, 1 << 20);
   edit.exponent = within("exponent", -64, 64);
@@ -147,11 +159,8 @@ void to_change(const Reader& reader, int& exponent) {
   exponent = static_cast<int>(value);
 }
 void to_change(const Reader& reader, std::vector<std::int8_t>& exponents) {
-  reader.each([&](const Reader& each) {
-    const std::int64_t exponent = each.integer();
-    if (exponent < 0 || exponent > 127) each.fail("an exponent of 0 to 127");
-    exponents.push_back(static_cast<std::int8_t>(exponent));
-  });
+  reader.each(
+      [&](const Reader& each) { exponents.push_back(each.integer<std::int8_t>(0, 127, "an exponent of 0 to 127")); });
 }
 void to_change(const Reader& reader, std::vector<ScaleEdit>& edits) {
   reader.each([&](const Reader& each) { edits.push_back(to_edit(each)); });
@@ -165,9 +174,7 @@ Repair to_repair(const Reader& reader) {
       *change);
   Repair repair{reader.at("name").text(), std::move(*change), reader.at("text").text()};
   if (reader.has("used")) {
-    std::vector<double> used;
-    reader.at("used").each([&](const Reader& each) { used.push_back(each.real()); });
-    if (used.size() != 2) reader.at("used").fail("two shares of the tolerance, before and after");
+    const auto used = json::to_reals(reader.at("used"), 2, "two shares of the tolerance, before and after");
     repair.used_before = used[0];
     repair.used_after = used[1];
   }
@@ -231,9 +238,8 @@ void read_sensitivities(const Reader& reader, const json::TrialCoder& coder, Ans
   json::each_row(reader.at("op"), rows, [](auto& row, const Reader& value) { row.op = value.text(); });
   json::each_row(reader.at("effect"), rows, [](auto& row, const Reader& value) { row.effect = value.real(); });
   reader.at("measured").each([&](const Reader& each) {
-    const std::int64_t row = each.integer();
-    if (row < 0 || row >= std::ssize(rows)) each.fail(fmt::format("a row, below {}", rows.size()));
-    rows[static_cast<std::size_t>(row)].measured = true;
+    const std::string expected = fmt::format("a row, below {}", rows.size());
+    rows[each.integer<std::size_t>(0, std::ssize(rows) - 1, expected)].measured = true;
   });
 }
 
@@ -246,6 +252,13 @@ Json from_times(const Answer& answer) {
     time["cast_count"] = answer.casts->count;
   }
   return time;
+}
+
+Json from_int8(const AnswerFile& file) {
+  if (file.scales.empty() && file.calibration_cache.empty()) return {};
+  Json scales = Json::object();
+  for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
+  return {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
 }
 
 Json from_answer(const AnswerFile& file) {
@@ -269,12 +282,6 @@ Json from_answer(const AnswerFile& file) {
     held_out = json::from_judgement(*answer.held_out);
     held_out["samples"] = answer.held_out_samples;
     held_out["passed"] = answer.held_out_passed;
-  }
-  Json int8;
-  if (!file.scales.empty() || !file.calibration_cache.empty()) {
-    Json scales = Json::object();
-    for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
-    int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
   }
   Json model = {{"path", file.model}, {"hash", file.model_hash}};
   if (!file.external_hash.empty()) model["external_data_hash"] = file.external_hash;
@@ -312,7 +319,7 @@ Json from_answer(const AnswerFile& file) {
           {"evaluations", answer.evaluations},
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
-          {"int8", std::move(int8)},
+          {"int8", from_int8(file)},
           {"block_scales", json::from_scale_choice(file)},
           {"names", names},
           {"sensitivities", std::move(sensitivities)},
@@ -329,18 +336,27 @@ void read_sets(const Reader& reader, Answer& answer) {
       const Reader sets = reader.at("sets");
       const char* name = rule.name.data();
       if (!sets.has(name)) continue;
-      const int trial = read_count(sets.at(name));
+      const int trial = json::to_count(sets.at(name));
       if (trial >= std::ssize(answer.trials)) sets.at(name).fail("the number of a trial");
       answer.sets.push_back({rule.objective, trial});
     }
   if (reader.has("curve"))
     reader.at("curve").each([&](const Reader& each) {
-      std::vector<double> values;
-      each.each([&](const Reader& value) { values.push_back(value.real()); });
-      if (values.size() != 3 || !(values[2] >= 0 && values[2] < 1e9))
-        each.fail("time, share of the tolerance and layers");
+      constexpr char kExpected[] = "time, share of the tolerance and layers";
+      const std::vector<double> values = json::to_reals(each, 3, kExpected);
+      if (!(values[2] >= 0 && values[2] < 1e9)) each.fail(kExpected);
       answer.curve.push_back({values[0], values[1], static_cast<int>(values[2])});
     });
+}
+
+void read_int8(const Reader& int8, AnswerFile& file) {
+  if (int8.is_null()) return;
+  file.calibration_cache = int8.at("calibration_cache").text();
+  int8.at("scales").members([&](const std::string& name, const Reader& scale) {
+    const double value = scale.real();
+    if (!(value > 0 && value <= std::numeric_limits<float>::max())) scale.fail("a positive float32");
+    file.scales[name] = static_cast<float>(value);
+  });
 }
 
 void read_objective(const Reader& reader, Answer& answer) {
@@ -352,15 +368,15 @@ void read_figures(const Reader& reader, Answer& answer) {
   answer.criterion = reader.at("criterion").text();
   answer.margin = reader.at("margin").real();
   answer.search = json::to_judgement(reader.at("search"));
-  answer.search_samples = read_count(reader.at("search").at("samples"));
+  answer.search_samples = json::to_count(reader.at("search").at("samples"));
   if (const Reader held_out = reader.at("held_out"); !held_out.is_null()) {
     answer.held_out = json::to_judgement(held_out);
-    answer.held_out_samples = read_count(held_out.at("samples"));
-    answer.held_out_passed = read_count(held_out.at("passed"));
+    answer.held_out_samples = json::to_count(held_out.at("samples"));
+    answer.held_out_passed = json::to_count(held_out.at("passed"));
   }
-  if (reader.has("joined_samples")) answer.joined_samples = read_count(reader.at("joined_samples"));
-  if (reader.has("validation_samples")) answer.validation_samples = read_count(reader.at("validation_samples"));
-  answer.candidates = read_count(reader.at("candidates"));
+  if (reader.has("joined_samples")) answer.joined_samples = json::to_count(reader.at("joined_samples"));
+  if (reader.has("validation_samples")) answer.validation_samples = json::to_count(reader.at("validation_samples"));
+  answer.candidates = json::to_count(reader.at("candidates"));
   answer.cost_share = reader.at("cost_share").real();
   answer.target = reader.at("target").text();
   if (reader.has("target_hash") && !reader.at("target_hash").is_null())
@@ -369,7 +385,7 @@ void read_figures(const Reader& reader, Answer& answer) {
   answer.time_us = time.at("answer").real();
   answer.time_low_us = time.at("lowest").real();
   answer.time_high_us = time.at("highest").real();
-  if (time.has("casts")) answer.casts = Answer::Casts{read_count(time.at("cast_count")), time.at("casts").real()};
+  if (time.has("casts")) answer.casts = Answer::Casts{json::to_count(time.at("cast_count")), time.at("casts").real()};
   answer.evaluations = reader.at("evaluations").integer();
   answer.held_out_evaluations = reader.at("held_out_evaluations").integer();
   answer.seconds = reader.at("seconds").real();
@@ -443,14 +459,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   read_figures(reader, answer);
   json::read_lowest(reader, answer);
   json::read_bits(reader, answer);
-  if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
-    file.calibration_cache = int8.at("calibration_cache").text();
-    int8.at("scales").members([&](const std::string& name, const Reader& scale) {
-      const double value = scale.real();
-      if (!(value > 0 && value <= std::numeric_limits<float>::max())) scale.fail("a positive float32");
-      file.scales[name] = static_cast<float>(value);
-    });
-  }
+  read_int8(reader.at("int8"), file);
   if (reader.has("block_scales")) json::read_scale_choice(reader.at("block_scales"), file);
   file.build = reader.has("build") ? json::to_build(reader.at("build"))
                                    : build_of_words(file, json::to_texts(reader.at("run_options")));

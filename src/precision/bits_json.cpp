@@ -4,9 +4,7 @@ namespace ulpscope::json {
 namespace {
 
 std::int64_t to_amount(const Reader& reader) {
-  const std::int64_t value = reader.integer();
-  if (value < 0 || value > std::int64_t{1} << 52) reader.fail("a number of weights or bits");
-  return value;
+  return reader.integer<std::int64_t>(0, std::int64_t{1} << 52, "a number of weights or bits");
 }
 
 }  // namespace
@@ -48,9 +46,7 @@ void read_bits(const Reader& reader, Answer& answer) {
     layer.bits = to_amount(each.at("bits"));
   });
   from.at("curve").each([&](const Reader& each) {
-    std::vector<double> values;
-    each.each([&](const Reader& value) { values.push_back(value.real()); });
-    if (values.size() != 2) each.fail("bits per weight and share of the tolerance");
+    const std::vector<double> values = to_reals(each, 2, "bits per weight and share of the tolerance");
     bits.curve.push_back({values[0], values[1]});
   });
 }

@@ -101,9 +101,16 @@ std::size_t to_place(const Reader& reader, std::span<const std::string_view> nam
 }
 
 int to_sample(const Reader& reader) {
-  const std::int64_t value = reader.integer();
-  if (value < -1 || value > std::numeric_limits<int>::max()) reader.fail("the number of a sample");
-  return static_cast<int>(value);
+  return reader.integer(-1, std::numeric_limits<int>::max(), "the number of a sample");
+}
+
+int to_count(const Reader& reader) { return reader.integer(0, 1'000'000'000, "a count"); }
+
+std::vector<double> to_reals(const Reader& reader, std::size_t count, const std::string& expected) {
+  std::vector<double> values;
+  reader.each([&](const Reader& each) { values.push_back(each.real()); });
+  if (values.size() != count) reader.fail(expected);
+  return values;
 }
 
 Precision to_precision(const Reader& reader) {

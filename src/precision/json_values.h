@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ulpscope/answer.h"
 
@@ -30,6 +31,13 @@ class Reader {
   Reader at(const char* key) const;
   double real() const;
   std::int64_t integer() const;
+  /// One from `low` to `high`.
+  template <typename Int = int>
+  Int integer(std::int64_t low, std::int64_t high, const std::string& expected) const {
+    const std::int64_t value = integer();
+    if (value < low || value > high) fail(expected);
+    return static_cast<Int>(value);
+  }
   bool boolean() const;
   std::string text() const;
 
@@ -75,6 +83,9 @@ void each_row(const Reader& column, std::vector<Row>& rows, F read) {
 Judgement to_judgement(const Reader& reader);
 /// The number of a sample, or of samples; -1: none.
 int to_sample(const Reader& reader);
+int to_count(const Reader& reader);
+/// A list of so many numbers.
+std::vector<double> to_reals(const Reader& reader, std::size_t count, const std::string& expected);
 /// "fp32", ...
 Precision to_precision(const Reader& reader);
 std::vector<std::string> to_texts(const Reader& reader);

@@ -134,12 +134,6 @@ std::vector<std::string> words_of(const AnswerFile& file) {
   return words;
 }
 
-int to_count(const Reader& reader) {
-  const std::int64_t value = reader.integer();
-  if (value < 0 || value > 1'000'000'000) reader.fail("a count");
-  return static_cast<int>(value);
-}
-
 /// All of it: `command` searches without a margin.
 std::string full_text(const AnswerFile& file, const std::string& command) {
   const Answer& answer = file.answer;

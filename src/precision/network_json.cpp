@@ -15,16 +15,13 @@ using NetworkLayer = Answer::NetworkLayer;
 constexpr std::int64_t kSmallestExponent = -149, kLargestExponent = 127;
 
 int to_exponent(const Reader& reader) {
-  const std::int64_t value = reader.integer();
-  if (value < kSmallestExponent || value > kLargestExponent) reader.fail("the exponent of a float32");
-  return static_cast<int>(value);
+  return reader.integer(kSmallestExponent, kLargestExponent, "the exponent of a float32");
 }
 
 void read_inputs(const Reader& reader, std::size_t row, NetworkLayer& layer) {
   reader.each([&](const Reader& each) {
-    const std::int64_t input = each.integer();
-    if (input < 0 || input >= static_cast<std::int64_t>(row)) each.fail(fmt::format("an earlier row, below {}", row));
-    layer.inputs.push_back(static_cast<int>(input));
+    const std::int64_t last = static_cast<std::int64_t>(row) - 1;
+    layer.inputs.push_back(each.integer(0, last, fmt::format("an earlier row, below {}", row)));
   });
 }
 

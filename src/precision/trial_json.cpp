@@ -138,10 +138,8 @@ std::size_t TrialCoder::number_of(const std::string& name) {
 }
 
 const std::string& TrialCoder::name_at(const Reader& number) const {
-  const std::int64_t value = number.integer();
-  if (value < 0 || value >= std::ssize(*names_))
-    number.fail(fmt::format("the number of a name, below {}", names_->size()));
-  return (*names_)[static_cast<std::size_t>(value)];
+  const std::int64_t last = std::ssize(*names_) - 1;
+  return (*names_)[number.integer<std::size_t>(0, last, fmt::format("the number of a name, below {}", names_->size()))];
 }
 
 std::vector<std::string> TrialCoder::read_layers(const Reader& reader) const {
@@ -227,9 +225,7 @@ Json TrialCoder::from_raised(const Marks& marks) const {
 RaisedLayers TrialCoder::to_raised(const Reader& reader) const {
   Marks marks;
   if (reader.has("base")) {
-    const std::int64_t base = reader.at("base").integer();
-    if (base < 0 || base >= std::ssize(sets_)) reader.at("base").fail("the number of an earlier trial");
-    marks = sets_[static_cast<std::size_t>(base)];
+    marks = sets_[reader.at("base").integer<std::size_t>(0, std::ssize(sets_) - 1, "the number of an earlier trial")];
   }
   reader.members([&](const std::string& key, const Reader& ranges) {
     if (key == "base") return;
