@@ -75,8 +75,8 @@ std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::obje
 }  // namespace
 
 void bind_engine(nb::module_& module) {
-  nb::class_<EngineOptions>(module, "EngineOptions")
-      .def(nb::init<>())
+  nb::class_<EngineOptions> options(module, "EngineOptions");
+  options.def(nb::init<>())
       .def_prop_rw(
           "precision", [](const EngineOptions& self) { return name_of(self.precision); },
           [](EngineOptions& self, const std::string& name) {
@@ -86,15 +86,9 @@ void bind_engine(nb::module_& module) {
       .def_rw("scales", &EngineOptions::scales)
       .def_rw("fusion", &EngineOptions::fusion)
       .def_rw("accumulation", &EngineOptions::accumulation)
-      .def_prop_rw(
-          "threads", [](const EngineOptions& self) { return self.threads; },
-          [](EngineOptions& self, nb::handle value) { self.threads = to_threads(value, "[engine] threads"); },
-          nb::for_setter(nb::arg("value").none()))
-      .def_rw("backend", &EngineOptions::backend)
-      .def_prop_rw(
-          "memory_limit", [](const EngineOptions& self) { return self.memory_limit; },
-          [](EngineOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[engine] memory_limit"); },
-          nb::for_setter(nb::arg("value").none()));
+      .def_rw("backend", &EngineOptions::backend);
+  def_number(options, "threads", &EngineOptions::threads, to_threads, "[engine] threads");
+  def_number(options, "memory_limit", &EngineOptions::memory_limit, to_bytes, "[engine] memory_limit");
   nb::class_<OnnxEngine>(module, "Engine")
       .def_static("from_file", &OnnxEngine::from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())

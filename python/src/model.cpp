@@ -88,8 +88,8 @@ void set_precisions(ModelOptions& self, const std::vector<std::string>& names) {
 
 void bind_model(nb::module_& module) {
   module.def("use_python", &use_python, nb::arg("interpreter"), nb::arg("packages"));
-  nb::class_<ModelOptions>(module, "ModelOptions")
-      .def(nb::init<>())
+  nb::class_<ModelOptions> options(module, "ModelOptions");
+  options.def(nb::init<>())
       .def_prop_rw("precisions", &names_of_precisions, &set_precisions)
       .def_rw("layer_precisions", &ModelOptions::layer_precisions)
       .def_rw("fusion", &ModelOptions::fusion)
@@ -98,15 +98,9 @@ void bind_model(nb::module_& module) {
       .def_rw("mx_scale_rule", &ModelOptions::mx_scale_rule)
       .def_rw("target", &ModelOptions::target)
       .def_rw("backend", &ModelOptions::backend)
-      .def_rw("cost_model", &ModelOptions::cost_model)
-      .def_prop_rw(
-          "threads", [](const ModelOptions& self) { return self.threads; },
-          [](ModelOptions& self, nb::handle value) { self.threads = to_threads(value, "[model] threads"); },
-          nb::for_setter(nb::arg("value").none()))
-      .def_prop_rw(
-          "memory_limit", [](const ModelOptions& self) { return self.memory_limit; },
-          [](ModelOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[model] memory_limit"); },
-          nb::for_setter(nb::arg("value").none()));
+      .def_rw("cost_model", &ModelOptions::cost_model);
+  def_number(options, "threads", &ModelOptions::threads, to_threads, "[model] threads");
+  def_number(options, "memory_limit", &ModelOptions::memory_limit, to_bytes, "[model] memory_limit");
   nb::class_<Model>(module, "Model")
       .def_static("from_file", &Model::from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())

@@ -41,58 +41,12 @@ nb::tuple search_model(const Model& model, const nb::list& samples, SearchOption
   return nb::make_tuple(answer, call.interrupted());
 }
 
-}  // namespace
+int to_workers(nb::handle value, std::string_view where) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();  // no less than any cluster has
+  return static_cast<int>(std::clamp(to_whole_number(value, where), std::int64_t{-1}, kMost));
+}
 
-void bind_search(nb::module_& module) {
-  nb::class_<SearchOptions>(module, "SearchOptions")
-      .def(nb::init<>())
-      .def_rw("criterion", &SearchOptions::criterion)
-      .def_rw("keep", &SearchOptions::keep)
-      .def_rw("lower", &SearchOptions::lower)
-      .def_rw("hold_out", &SearchOptions::hold_out)
-      .def_rw("margin", &SearchOptions::margin)
-      .def_rw("bits", &SearchOptions::bits)
-      .def_rw("shrink", &SearchOptions::shrink)
-      .def_rw("repair", &SearchOptions::repair)
-      .def_prop_rw(
-          "max_trials", [](const SearchOptions& self) { return self.max_trials; },
-          [](SearchOptions& self, nb::handle value) {
-            self.max_trials = to_whole_number(value, "[search] max_trials");
-          },
-          nb::for_setter(nb::arg("value").none()))
-      .def_rw("time_limit", &SearchOptions::time_limit)
-      .def_rw("time_spent", &SearchOptions::time_spent)
-      .def_prop_rw(
-          "memory_limit", [](const SearchOptions& self) { return self.memory_limit; },
-          [](SearchOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[search] memory_limit"); },
-          nb::for_setter(nb::arg("value").none()))
-      .def_rw("ray", &SearchOptions::ray)
-      .def_prop_rw(
-          "ray_workers", [](const SearchOptions& self) { return self.ray_workers; },
-          [](SearchOptions& self, nb::handle value) {
-            constexpr std::int64_t kMost = std::numeric_limits<int>::max();  // no less than any cluster has
-            self.ray_workers =
-                static_cast<int>(std::clamp(to_whole_number(value, "[search] ray_workers"), std::int64_t{-1}, kMost));
-          },
-          nb::for_setter(nb::arg("value").none()))
-      .def_rw("journal", &SearchOptions::journal)
-      .def_rw("resume", &SearchOptions::resume)
-      .def_rw("answer_path", &SearchOptions::answer_path)
-      .def_rw("calibration_cache", &SearchOptions::calibration_cache)
-      .def("set_held_out",
-           [](SearchOptions& self, const nb::list& samples) { self.held_out = to_samples(samples, "held-out sample"); })
-      .def("set_golden",
-           [](SearchOptions& self, const nb::list& outputs) { self.golden = to_samples(outputs, "golden outputs"); })
-      .def("set_objective",
-           [](SearchOptions& self, const std::string& name) { self.objective = objective_named(name); })
-      .def("set_ladder", [](SearchOptions& self, const std::vector<std::string>& names) {
-        self.ladder.clear();
-        for (const std::string& name : names) {
-          const auto precision = precision_named(name);
-          if (!precision) throw invalid_argument("[search] fallback: there is no precision '{}'", name);
-          self.ladder.push_back(*precision);
-        }
-      });
+void bind_workers(nb::module_& module) {
   nb::class_<SampleServer>(module, "SampleServer")
       .def(
           "__init__",
@@ -118,6 +72,46 @@ void bind_search(nb::module_& module) {
     const ProcessIdentity identity = process_identity();
     return nb::make_tuple(identity.version, identity.processor);
   });
+}
+
+}  // namespace
+
+void bind_search(nb::module_& module) {
+  nb::class_<SearchOptions> options(module, "SearchOptions");
+  options.def(nb::init<>())
+      .def_rw("criterion", &SearchOptions::criterion)
+      .def_rw("keep", &SearchOptions::keep)
+      .def_rw("lower", &SearchOptions::lower)
+      .def_rw("hold_out", &SearchOptions::hold_out)
+      .def_rw("margin", &SearchOptions::margin)
+      .def_rw("bits", &SearchOptions::bits)
+      .def_rw("shrink", &SearchOptions::shrink)
+      .def_rw("repair", &SearchOptions::repair)
+      .def_rw("time_limit", &SearchOptions::time_limit)
+      .def_rw("time_spent", &SearchOptions::time_spent)
+      .def_rw("ray", &SearchOptions::ray)
+      .def_rw("journal", &SearchOptions::journal)
+      .def_rw("resume", &SearchOptions::resume)
+      .def_rw("answer_path", &SearchOptions::answer_path)
+      .def_rw("calibration_cache", &SearchOptions::calibration_cache)
+      .def("set_held_out",
+           [](SearchOptions& self, const nb::list& samples) { self.held_out = to_samples(samples, "held-out sample"); })
+      .def("set_golden",
+           [](SearchOptions& self, const nb::list& outputs) { self.golden = to_samples(outputs, "golden outputs"); })
+      .def("set_objective",
+           [](SearchOptions& self, const std::string& name) { self.objective = objective_named(name); })
+      .def("set_ladder", [](SearchOptions& self, const std::vector<std::string>& names) {
+        self.ladder.clear();
+        for (const std::string& name : names) {
+          const auto precision = precision_named(name);
+          if (!precision) throw invalid_argument("[search] fallback: there is no precision '{}'", name);
+          self.ladder.push_back(*precision);
+        }
+      });
+  def_number(options, "max_trials", &SearchOptions::max_trials, to_whole_number, "[search] max_trials");
+  def_number(options, "memory_limit", &SearchOptions::memory_limit, to_bytes, "[search] memory_limit");
+  def_number(options, "ray_workers", &SearchOptions::ray_workers, to_workers, "[search] ray_workers");
+  bind_workers(module);
   module.def("search", &search_model, nb::arg("model"), nb::arg("samples"), nb::arg("options"),
              nb::arg("progress").none());
 }

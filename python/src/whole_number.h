@@ -17,4 +17,14 @@ int to_threads(nanobind::handle value, std::string_view where);
 /// 0 or more bytes, else Error(kInvalidArgument).
 std::size_t to_bytes(nanobind::handle value, std::string_view where);
 
+/// A member that Python sets through `convert`, whose messages begin with `where`.
+template <typename Options, typename Base, typename Value, typename Convert>
+void def_number(nanobind::class_<Options>& options, const char* name, Value Base::* member, Convert convert,
+                const char* where) {
+  options.def_prop_rw(
+      name, [member](const Options& self) { return self.*member; },
+      [member, convert, where](Options& self, nanobind::handle value) { self.*member = convert(value, where); },
+      nanobind::for_setter(nanobind::arg("value").none()));
+}
+
 }  // namespace ulpscope::python
