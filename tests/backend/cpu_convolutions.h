@@ -1,0 +1,123 @@
+// Convolutions of float32 on the CPU with random values, and what they are in float64.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/product.h"
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+
+/// `spec` and its values; those who derive from it draw them.
+class RandomConvolution {
+ public:
+  using Index = std::int64_t;
+  /// One of the makers of kernels.
+  template <typename Make>
+  Tensor run(const Make& make, int threads) const {
+    const ScopedThreads scoped(threads);
+    const ObjectCache now = [](const std::string&, std::function<PreparedObject()> prepare) {
+      return PreparedSource([object = prepare().object] { return object; });
+    };
+    Tensor out(DataType::kFloat32, {num_elements(spec.output)});
+    const Tensor* const in[] = {&x, &addend};
+    Tensor* const outs[] = {&out};
+    make(spec, now)->run(in, outs);
+    return out;
+  }
+
+  /// In double; `magnitudes`: of what is added up.
+  std::vector<double> expected(std::vector<double>& magnitudes) const {
+    const auto size = static_cast<std::size_t>(num_elements(spec.output));
+    std::vector<double> sums(size, 0.0);
+    magnitudes.assign(size, 4.0);
+    const Shape& few = spec.transposed ? spec.input : spec.output;
+    const auto row = [&](const std::vector<Index>& all, Index absent) { return all.size() < 2 ? absent : all[0]; };
+    const Index rows = few.size() < 4 ? 1 : few[2], window_rows = spec.kernel.size() < 4 ? 1 : spec.kernel[2];
+    for (Index image = 0; image < few[0]; ++image)
+      for (Index y = 0; y < rows; ++y)
+        for (Index z = 0; z < few.back(); ++z)
+          for (Index i = 0; i < window_rows; ++i)
+            for (Index j = 0; j < spec.kernel.back(); ++j)
+              add_place(image, {y, z}, i * spec.kernel.back() + j,
+                        {y * row(spec.strides, 1) - row(spec.pads_begin, 0) + i * row(spec.dilations, 1),
+                         z * spec.strides.back() - spec.pads_begin.back() + j * spec.dilations.back()},
+                        sums, magnitudes);
+    for (std::size_t o = 0; o < size; ++o) {
+      if (spec.bias) sums[o] += static_cast<double>(spec.bias.data<float>()[static_cast<Index>(o) % spec.output[1]]);
+      for (const PostOp& op : spec.post_ops)
+        sums[o] = op.kind == PostOp::Kind::kAddTensor ? sums[o] + static_cast<double>(addend.data<float>()[o])
+                                                      : sums[o] * std::clamp(sums[o] / 6 + 0.5, 0.0, 1.0);
+    }
+    return sums;
+  }
+
+  ConvolutionSpec spec;
+  Tensor weights, x, addend;
+
+ protected:
+  explicit RandomConvolution(std::uint32_t seed) : random_(seed) {}
+
+  Index pick(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random_); }
+  Tensor numbers(Shape shape) {
+    std::uniform_real_distribution<float> value(-1, 1);
+    Tensor t(DataType::kFloat32, std::move(shape));
+    for (Index i = 0; i < t.size(); ++i) t.data<float>()[i] = value(random_);
+    return t;
+  }
+  void add_dimension(Index input, Index output, Index window, Index stride, Index dilation, Index begin, Index end) {
+    spec.input.push_back(input);
+    spec.output.push_back(output);
+    spec.kernel.push_back(window);
+    spec.strides.push_back(stride);
+    spec.dilations.push_back(dilation);
+    spec.pads_begin.push_back(begin);
+    spec.pads_end.push_back(end);
+  }
+  void draw_extras() {
+    if (pick(0, 1) == 0) spec.bias = numbers({spec.output[1]});
+    if (pick(0, 3) == 0) spec.post_ops.push_back({PostOp::Kind::kAddTensor});
+    if (pick(0, 3) == 0) spec.post_ops.push_back({PostOp::Kind::kHardSwish});
+  }
+  void draw_inputs() {
+    x = numbers({num_elements(spec.input)});
+    addend = numbers({num_elements(spec.output)});
+  }
+
+ private:
+  struct Position {
+    Index y, x;
+  };
+
+  /// One place of the window, for all channels: `few` is an output, or an input of a transposed convolution.
+  void add_place(Index image, Position few, Index place, Position many, std::vector<double>& sums,
+                 std::vector<double>& magnitudes) const {
+    const Shape& others = spec.transposed ? spec.output : spec.input;
+    if (many.y < 0 || many.y >= (others.size() < 4 ? 1 : others[2]) || many.x < 0 || many.x >= others.back()) return;
+    const Position from = spec.transposed ? few : many, to = spec.transposed ? many : few;
+    const auto first = [image](const Shape& shape, Position at) {
+      return ((image * (shape.size() < 4 ? 1 : shape[2]) + at.y) * shape.back() + at.x) * shape[1];
+    };
+    const Index in = spec.input[1] / spec.groups, out = spec.output[1] / spec.groups;
+    const Index window = num_elements(spec.kernel) / spec.kernel[0] / spec.kernel[1];
+    for (Index c = 0; c < spec.input[1]; ++c)
+      for (Index o = 0; o < out; ++o) {
+        const Index group = c / in, output = group * out + o;
+        const Index weight = spec.transposed ? c * out + o : output * in + c % in;
+        const double product = static_cast<double>(x.data<float>()[first(spec.input, from) + c]) *
+                               static_cast<double>(weights.data<float>()[weight * window + place]);
+        sums[static_cast<std::size_t>(first(spec.output, to) + output)] += product;
+        magnitudes[static_cast<std::size_t>(first(spec.output, to) + output)] += std::fabs(product);
+      }
+  }
+
+  std::mt19937 random_;
+};
+
+}  // namespace ulpscope::cpu
