@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "engine/element_forms.h"
 #include "engine/scale_shift.h"
+#include "formats/quantized_blocks.h"
 #include "formats/rounding.h"
 #include "formats/stored_elements.h"
 #include "ops/forms.h"
@@ -71,7 +72,7 @@ class ElementsOfWeights final : public TensorSource {
       result = weights_tensor(DataType::kFloat32, values.shape());
       quantize(format_of(encoding.format), layout_, values, scales_, result.data<float>(), false);
     } else {
-      result = summed_elements(encoding, quantize(encoding, layout_, values, rules_of(weights_)), layout_);
+      result = quantized_and_back(encoding, layout_, values, rules_of(weights_));
     }
     release_elements(values);
     return result;
@@ -86,7 +87,7 @@ class ElementsOfWeights final : public TensorSource {
 /// Weights that are stored as elements, as numbers.
 Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values) {
   const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
-  Tensor result = dequantized(quantize(*weights.encoding, layout, values, rules_of(weights)), layout);
+  Tensor result = quantized_and_back(*weights.encoding, layout, values, rules_of(weights));
   release_elements(values);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
