@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "core/messages.h"
@@ -35,37 +37,78 @@ BuildOptions with_one_format(const BuildOptions& options, Precision format) {
   return result;
 }
 
-/// Of the layers that lack the format, notes the float that they run in.
-void add_effects(const SearchData& data, const Criterion& criterion, const SearchTask& task, Precision format,
-                 std::vector<TensorMap>& golden, Squares& squares, std::map<LayerId, Precision>& floats) {
-  Trials trials(data.network, with_one_format(task.build, format), data.samples, data.weights);
-  Requests requested = own_requests(*data.network);
-  for (const LayerId id : task.keep) requested[id] = task.ladder.back();
-  const Assignment low = trials.assign(requested);
-  std::vector<LayerId> candidates = search_candidates(*trials.specialization(), low, task);
-  if (form_of(format).products_only)
-    for (const LayerId id : data.network->all_layer_ids())
-      if (is_float(low.precision[id])) floats.emplace(id, low.precision[id]);
-  std::erase_if(candidates, [&](LayerId id) { return is_float(low.precision[id]); });
-  if (candidates.empty()) return;
-  if (golden.empty()) golden = trials.run(trials.full_precision(), /*keep=*/false);
-  for (const LayerEffect& each : predict_effects(trials, low, candidates, criterion, golden, task.predictor))
-    squares[each.layer][low.precision[each.layer]] = each.effect * each.effect;
-}
+/// What layers may choose among.
+struct Offers {
+  std::vector<std::vector<LayerIn>> layers;  ///< Per format: what a search by it alone might raise, as it is there.
+  std::map<LayerId, Precision> floats;       ///< Those without a choice, in the floats that they stay in.
+};
 
 /// Beside a format of products, one that other layers have, too, is a choice for products alone: a Mul, a pool or a
 /// depthwise convolution in int8 errs much, and saves little where its neighbors are floats.
-std::vector<LayerId> take_out_others(const SearchTask& task, const std::map<LayerId, Precision>& floats,
-                                     Squares& squares) {
-  std::vector<LayerId> others;
-  for (const auto& [id, effects] : squares) {
-    const bool has_form_of_products =
-        std::ranges::any_of(effects, [](const auto& each) { return form_of(each.first).products_only; });
-    if (!has_form_of_products && floats.contains(id) && std::ranges::find(task.lower, id) == task.lower.end())
-      others.push_back(id);
+Offers offers_of(const SearchData& data, const SearchTask& task, const Requests& requested,
+                 const std::vector<Precision>& formats) {
+  Offers offers;
+  std::set<LayerId> products;
+  std::map<LayerId, Precision> alone;  // What lacks such a format runs in.
+  for (const Precision format : formats) {
+    Trials trials(data.network, with_one_format(task.build, format), data.samples, data.weights);
+    const Assignment low = trials.assign(requested);
+    std::vector<LayerIn>& layers = offers.layers.emplace_back();
+    for (const LayerId id : search_candidates(*trials.specialization(), low, task))
+      if (!is_float(low.precision[id])) layers.push_back({id, low.precision[id]});
+    if (!form_of(format).products_only) continue;
+    for (const LayerIn& each : layers) products.insert(each.layer);
+    for (const LayerId id : data.network->all_layer_ids())
+      if (is_float(low.precision[id])) alone.emplace(id, low.precision[id]);
   }
-  for (const LayerId id : others) squares.erase(id);
-  return others;
+  const auto has_no_choice = [&](const LayerIn& each) {
+    return !products.contains(each.layer) && alone.contains(each.layer) &&
+           std::ranges::find(task.lower, each.layer) == task.lower.end();
+  };
+  for (std::vector<LayerIn>& layers : offers.layers) {
+    for (const LayerIn& each : layers)
+      if (has_no_choice(each)) offers.floats[each.layer] = alone.at(each.layer);
+    std::erase_if(layers, has_no_choice);
+  }
+  return offers;
+}
+
+/// The part of a sample's effects that is of the layers from number `begin` on.
+SampleEffects part_of(const SampleEffects& all, std::size_t begin, std::size_t count) {
+  const auto part = [&](const auto& values) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
+    return std::decay_t<decltype(values)>(first, first + static_cast<std::ptrdiff_t>(count));
+  };
+  return {part(all.mean_squares), part(all.overflows), part(all.incomplete)};
+}
+
+/// The formats share the exact values and the gradients of each sample; what samples say together is of each by itself.
+Squares find_squares(const SearchData& data, const Criterion& criterion, const SearchTask& task,
+                     const Requests& requested, const Offers& offers) {
+  std::vector<LayerIn> all;
+  for (const std::vector<LayerIn>& layers : offers.layers) all.insert(all.end(), layers.begin(), layers.end());
+  Squares squares;
+  if (all.empty()) return squares;
+  Trials trials(data.network, task.build, data.samples, data.weights);
+  std::vector<TensorMap> golden = data.golden;
+  if (golden.empty()) golden = trials.run(trials.full_precision(), /*keep=*/false);
+  const std::vector<SampleEffects> samples =
+      effects_of_samples(trials, trials.assign(requested), all, criterion, golden, task.predictor);
+  std::size_t begin = 0;
+  for (const std::vector<LayerIn>& layers : offers.layers) {
+    const std::size_t count = layers.size();
+    if (count == 0) continue;
+    std::vector<LayerId> candidates;
+    for (std::size_t i = begin; i < begin + count; ++i) candidates.push_back(all[i].layer);
+    std::vector<SampleEffects> parts;
+    for (const SampleEffects& each : samples) parts.push_back(part_of(each, begin, count));
+    const std::vector<LayerEffect> effects =
+        combine_effects(candidates, std::move(parts), task.predictor.projections);
+    for (std::size_t i = 0; i < count; ++i)
+      squares[effects[i].layer][all[begin + i].precision] = effects[i].effect * effects[i].effect;
+    begin += count;
+  }
+  return squares;
 }
 
 /// Of all layers of a group together; a format that one of them lacks is none of the group's.
@@ -93,11 +136,10 @@ std::map<LayerId, Precision> choose_formats(const SearchData& data, const Criter
                                             const SearchTask& task) {
   const std::vector<Precision> formats = formats_of(task.build.enabled);
   if (formats.size() < 2) return {};
-  Squares squares;
-  std::vector<TensorMap> golden = data.golden;
-  std::map<LayerId, Precision> floats;
-  for (const Precision format : formats) add_effects(data, criterion, task, format, golden, squares, floats);
-  const std::vector<LayerId> others = take_out_others(task, floats, squares);
+  Requests requested = own_requests(*data.network);
+  for (const LayerId id : task.keep) requested[id] = task.ladder.back();
+  const Offers offers = offers_of(data, task, requested, formats);
+  const Squares squares = find_squares(data, criterion, task, requested, offers);
   std::map<TensorId, std::vector<LayerId>> readers;
   for (const auto& [id, effects] : squares)
     if (data.network->layer(id).op->kind == OpKind::kContraction)
@@ -114,12 +156,12 @@ std::map<LayerId, Precision> choose_formats(const SearchData& data, const Criter
   std::string text;
   for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
   log_info("Of the formats, each layer takes the one that is predicted to err least: {}", text);
-  for (const LayerId id : others) result[id] = floats.at(id);
-  if (!others.empty())
+  result.insert(offers.floats.begin(), offers.floats.end());
+  if (!offers.floats.empty())
     log_info(
         "{} layer(s) that are no products of these formats stay floats: beside them, int8 is for such products alone "
         "(--lower NAME... lowers others, too)",
-        others.size());
+        offers.floats.size());
   return result;
 }
 

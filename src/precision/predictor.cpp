@@ -235,7 +235,7 @@ class Prediction {
  public:
   Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
              std::span<const TensorMap> golden, const PredictorOptions& options, std::size_t first,
-             std::vector<Precision> precisions = {})
+             std::vector<Precision> precisions = {}, ErrorProducts::Fold fold = ErrorProducts::Fold::kSum)
       : trials_(trials),
         low_(low),
         criterion_(criterion),
@@ -243,7 +243,8 @@ class Prediction {
         options_(options),
         first_(first),
         candidates_(candidates.begin(), candidates.end()),
-        precisions_(std::move(precisions)) {
+        precisions_(std::move(precisions)),
+        fold_(fold) {
     add_part(0, candidates_.size());
   }
 
@@ -306,8 +307,7 @@ class Prediction {
     const bool own = !precisions_.empty();
     part.maker = std::make_unique<ErrorProductsMaker>(
         trials_, low_, std::span(candidates_).subspan(begin, end - begin),
-        judged_outputs(trials_.network(), criterion_),
-        own ? ErrorProducts::Fold::kRowSquares : ErrorProducts::Fold::kSum,
+        judged_outputs(trials_.network(), criterion_), fold_,
         own ? std::span(precisions_).subspan(begin, end - begin) : std::span<const Precision>());
   }
 
@@ -373,7 +373,8 @@ class Prediction {
       std::vector<double> dot(part.end - part.begin, 0.0);
       for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
       for (std::size_t i = 0; i < dot.size(); ++i)
-        result.mean_squares[part.begin + i] += (precisions_.empty() ? dot[i] * dot[i] : dot[i]) / options_.projections;
+        result.mean_squares[part.begin + i] +=
+            (fold_ == ErrorProducts::Fold::kSum ? dot[i] * dot[i] : dot[i]) / options_.projections;
       pass_done();
     }
     for (std::size_t w = 0; w < places.size(); ++w) {
@@ -398,10 +399,23 @@ class Prediction {
   const PredictorOptions options_;
   std::size_t first_, number_ = 0;  ///< Of golden_: its first sample, and that one's number among those predicted from.
   const std::vector<LayerId> candidates_;
-  const std::vector<Precision> precisions_;  ///< Per candidate; empty: those of `low_`, and sums are not of rows.
+  const std::vector<Precision> precisions_;  ///< Per candidate; empty: those of `low_`.
+  const ErrorProducts::Fold fold_;
   std::vector<Part> parts_;
   bool is_split_ = false;
 };
+
+std::vector<LayerId> layers_of(std::span<const LayerIn> layers) {
+  std::vector<LayerId> ids;
+  for (const LayerIn& each : layers) ids.push_back(each.layer);
+  return ids;
+}
+
+std::vector<Precision> precisions_of(std::span<const LayerIn> layers) {
+  std::vector<Precision> precisions;
+  for (const LayerIn& each : layers) precisions.push_back(each.precision);
+  return precisions;
+}
 
 }  // namespace
 
@@ -441,16 +455,17 @@ std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignmen
                                                  const Criterion& criterion, std::span<const TensorMap> golden,
                                                  const PredictorOptions& options, std::size_t first,
                                                  const std::function<void(int, int)>& progress) {
-  std::vector<LayerId> ids;
-  std::vector<Precision> precisions;
-  for (const LayerIn& each : layers) {
-    ids.push_back(each.layer);
-    precisions.push_back(each.precision);
-  }
-  Prediction prediction(trials, low, ids, criterion, golden, options, first, std::move(precisions));
+  Prediction prediction(trials, low, layers_of(layers), criterion, golden, options, first, precisions_of(layers),
+                        ErrorProducts::Fold::kRowSquares);
   std::vector<std::vector<double>> result;
   for (SampleEffects& sample : prediction.run(progress)) result.push_back(std::move(sample.mean_squares));
   return result;
+}
+
+std::vector<SampleEffects> effects_of_samples(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
+                                              const Criterion& criterion, std::span<const TensorMap> golden,
+                                              const PredictorOptions& options) {
+  return Prediction(trials, low, layers_of(layers), criterion, golden, options, 0, precisions_of(layers)).run({});
 }
 
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,

@@ -80,6 +80,11 @@ class SamplePredictor {
  private:
   std::function<SampleEffects(std::size_t sample, const TensorMap& golden, std::size_t number)> run_;
 };
+/// Of layers, each perhaps in several precisions, what predict_effects() finds of each sample: one pass for all local
+/// errors, and gradients once for all precisions. `low` as in predict_squares(). Deterministic.
+std::vector<SampleEffects> effects_of_samples(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
+                                              const Criterion& criterion, std::span<const TensorMap> golden,
+                                              const PredictorOptions& options);
 /// `projections`: of each sample.
 std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples,
                                          int projections);
