@@ -28,6 +28,11 @@ Tensor made_of(const TensorSource& source, DataType type, const Shape& shape) {
   return result;
 }
 
+/// Shared where they are float32 in memory: of small blocks, scales take a quarter of what codes do.
+Tensor as_floats(const Tensor& scales) {
+  return scales.type() == DataType::kFloat32 ? scales.in_memory() : scales.cast(DataType::kFloat32);
+}
+
 }  // namespace
 
 CodedElements::CodedElements(DataType type, Shape shape, Codes codes)
@@ -60,7 +65,7 @@ void CodedElements::release() const noexcept {
 
 DequantizedElements::DequantizedElements(Tensor codes, ScaleLayout layout, const Tensor& scales,
                                          const Tensor& zero_points)
-    : codes_(std::move(codes)), layout_(std::move(layout)), scales_(scales.cast(DataType::kFloat32)), zeros_{0.0} {
+    : codes_(std::move(codes)), layout_(std::move(layout)), scales_(as_floats(scales)), zeros_{0.0} {
   if (!zero_points) return;
   const Tensor zeros = zero_points.cast(DataType::kFloat64);
   zeros_.assign(zeros.data<double>(), zeros.data<double>() + zeros.size());
