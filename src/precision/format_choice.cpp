@@ -102,8 +102,7 @@ Squares find_squares(const SearchData& data, const Criterion& criterion, const S
     for (std::size_t i = begin; i < begin + count; ++i) candidates.push_back(all[i].layer);
     std::vector<SampleEffects> parts;
     for (const SampleEffects& each : samples) parts.push_back(part_of(each, begin, count));
-    const std::vector<LayerEffect> effects =
-        combine_effects(candidates, std::move(parts), task.predictor.projections);
+    const std::vector<LayerEffect> effects = combine_effects(candidates, std::move(parts), task.predictor.projections);
     for (std::size_t i = 0; i < count; ++i)
       squares[effects[i].layer][all[begin + i].precision] = effects[i].effect * effects[i].effect;
     begin += count;

@@ -1,11 +1,17 @@
 // ONNX Runtime's product with weights of a few bits.
 #include <array>
+#include <type_traits>
 
+#include "core/instruction_set.h"
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/multiply_adds.h"
 #include "ulpscope/log.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace ulpscope::ops {
 namespace {
@@ -76,6 +82,72 @@ void infer_matmul_nbits(InferContext& ctx) {
   require_elements(ctx, kBias, "a bias", {w.n});
 }
 
+/// out[i] = (code - zero) * scale of codes of 4 bits; how many of them are done: all but the last ones.
+using Unpack = std::int64_t (*)(const std::uint8_t* codes, std::int64_t count, float zero, float scale, float* out);
+/// sums[r * stride + w] = the sum of products of row r of `a` with row w of `b`, for so many rows of each.
+using Dots = void (*)(const float* a, const float* b, std::int64_t count, float* sums, std::int64_t stride);
+constexpr std::int64_t kRows = 3, kWeightRows = 2;  ///< Whose sums stay in registers.
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) std::int64_t unpack_avx2(const std::uint8_t* codes, std::int64_t count, float zero,
+                                                         float scale, float* out) {
+  const __m128i low = _mm_set1_epi8(15);
+  const __m256 shift = _mm256_set1_ps(zero), by = _mm256_set1_ps(scale);
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + i / 2));
+    const __m128i in_order = _mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
+    const __m256 first = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(in_order));
+    const __m256 second = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(in_order, 8)));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_sub_ps(first, shift), by));
+    _mm256_storeu_ps(out + i + 8, _mm256_mul_ps(_mm256_sub_ps(second, shift), by));
+  }
+  return i;
+}
+
+/// As dot_of_rows() has it, to the bit. REQUIRES: a multiple of 16.
+template <int rows, int weights>
+__attribute__((target("avx2"))) void dots_avx2(const float* a, const float* b, std::int64_t count, float* sums,
+                                               std::int64_t stride) {
+  __m256 parts[2][rows][weights];
+  for (auto& half : parts)
+    for (auto& row : half)
+      for (__m256& part : row) part = _mm256_setzero_ps();
+  for (std::int64_t i = 0; i < count; i += 16)
+    for (int half = 0; half < 2; ++half) {
+      __m256 weight[weights];
+      for (int w = 0; w < weights; ++w) weight[w] = _mm256_loadu_ps(b + w * count + i + 8 * half);
+      for (int r = 0; r < rows; ++r) {
+        const __m256 x = _mm256_loadu_ps(a + r * count + i + 8 * half);
+        for (int w = 0; w < weights; ++w)
+          parts[half][r][w] = _mm256_add_ps(parts[half][r][w], _mm256_mul_ps(x, weight[w]));
+      }
+    }
+  for (int r = 0; r < rows; ++r)
+    for (int w = 0; w < weights; ++w) {
+      const __m256 eight = _mm256_add_ps(parts[0][r][w], parts[1][r][w]);
+      const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+      const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+      sums[r * stride + w] = _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+    }
+}
+#endif
+
+/// Null where plain loops do it.
+Unpack fast_unpack() {
+#if defined(__x86_64__)
+  if (instruction_set() >= InstructionSet::kAvx2) return unpack_avx2;
+#endif
+  return nullptr;
+}
+/// Of all rows that stay in registers (`many`), or of one each; null where plain loops do it.
+Dots fast_dots([[maybe_unused]] bool many) {
+#if defined(__x86_64__)
+  if (instruction_set() >= InstructionSet::kAvx2) return many ? dots_avx2<kRows, kWeightRows> : dots_avx2<1, 1>;
+#endif
+  return nullptr;
+}
+
 /// The values of its rows: (code - zero point) * scale. T: float, or double for derivatives of tests.
 template <typename T>
 class PackedRows {
@@ -95,7 +167,10 @@ class PackedRows {
       const std::int64_t at = row * w_.blocks() + b, count = std::min(w_.block, w_.k - b * w_.block);
       const std::uint8_t* codes = codes_ + at * w_.block_bytes();
       const T scale = scales_.template data<T>()[at], zero = zero_point(row, b);
-      for (std::int64_t i = 0; i < count; ++i)
+      std::int64_t done = 0;
+      if constexpr (std::is_same_v<T, float>)
+        if (unpack_ != nullptr && w_.bits == 4) done = unpack_(codes, count, zero, scale, out + b * w_.block);
+      for (std::int64_t i = done; i < count; ++i)
         out[b * w_.block + i] = (static_cast<T>(code_at(codes, i, w_.bits)) - zero) * scale;
     }
   }
@@ -111,6 +186,7 @@ class PackedRows {
   const std::uint8_t* codes_;
   Tensor scales_, zeros_;
   const std::uint8_t* packed_zeros_ = nullptr;
+  const Unpack unpack_ = fast_unpack();
 };
 
 /// The sum of products: sixteen running sums, added pairwise at the end.
@@ -126,6 +202,23 @@ T dot_of_rows(const T* a, const T* b, std::int64_t count) {
   return sums[0];
 }
 
+/// sums[r * stride + w] = the sum of products of row r of `a` with row w of `b`.
+template <typename T>
+void dots_of_rows(const T* a, std::int64_t rows, const T* b, std::int64_t weights, std::int64_t count, T* sums,
+                  std::int64_t stride) {
+  if constexpr (std::is_same_v<T, float>) {
+    const bool many = rows == kRows && weights == kWeightRows;
+    if (const Dots dots = count % 16 == 0 ? fast_dots(many) : nullptr; dots != nullptr) {
+      if (many) return dots(a, b, count, sums, stride);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t w = 0; w < weights; ++w) dots(a + r * count, b + w * count, count, sums + r * stride + w, 0);
+      return;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t w = 0; w < weights; ++w) sums[r * stride + w] = dot_of_rows(a + r * count, b + w * count, count);
+}
+
 template <typename T>
 void multiply_packed(KernelContext& ctx) {
   const PackedWeights w = packed_weights(ctx);
@@ -136,16 +229,23 @@ void multiply_packed(KernelContext& ctx) {
   const T* bias = biases ? biases.template data<T>() : nullptr;
   T* out = ctx.output(0).data<T>();
   const std::int64_t m = w.n == 0 ? 0 : ctx.output(0).size() / w.n;
-  // Every thread unpacks its rows of weights once, for all rows of activations.
-  parallel_for(w.n, std::max<std::int64_t>(1, (1 << 16) / std::max<std::int64_t>(1, w.k * (m + 4))),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<T> row(static_cast<std::size_t>(w.k));
-                 for (std::int64_t n = begin; n < end; ++n) {
-                   rows.read(n, row.data());
-                   for (std::int64_t i = 0; i < m; ++i)
-                     out[i * w.n + n] = dot_of_rows(a + i * w.k, row.data(), w.k) + (bias == nullptr ? T{0} : bias[n]);
-                 }
-               });
+  // Every thread unpacks its rows of weights once, for all rows of activations: some of them at a time, in caches.
+  constexpr std::int64_t kAtATime = 4 * kWeightRows;
+  const auto multiply = [&](std::int64_t begin, std::int64_t end) {
+    Tensor unpacked(type_of<T>(), {std::min(kAtATime, end - begin), w.k});
+    T* const b = unpacked.data<T>();
+    for (std::int64_t n = begin; n < end; n += kAtATime) {
+      const std::int64_t last = std::min(n + kAtATime, end);
+      for (std::int64_t r = n; r < last; ++r) rows.read(r, b + (r - n) * w.k);
+      for (std::int64_t i = 0; i < m; i += kRows)
+        for (std::int64_t r = n; r < last; r += kWeightRows)
+          dots_of_rows(a + i * w.k, std::min(kRows, m - i), b + (r - n) * w.k, std::min(kWeightRows, last - r), w.k,
+                       out + i * w.n + r, w.n);
+      for (std::int64_t i = 0; bias != nullptr && i < m; ++i)
+        for (std::int64_t r = n; r < last; ++r) out[i * w.n + r] += bias[r];
+    }
+  };
+  parallel_for(w.n, std::max<std::int64_t>(1, (1 << 16) / std::max<std::int64_t>(1, w.k * (m + 4))), multiply);
 }
 
 void run_matmul_nbits(KernelContext& ctx) {
