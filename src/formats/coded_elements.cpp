@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "formats/codes.h"
 #include "formats/convert.h"
+#include "formats/rounding.h"
 #include "formats/stored_elements.h"
 
 namespace ulpscope {
@@ -66,6 +67,7 @@ void CodedElements::release() const noexcept {
 DequantizedElements::DequantizedElements(Tensor codes, ScaleLayout layout, const Tensor& scales,
                                          const Tensor& zero_points)
     : codes_(std::move(codes)), layout_(std::move(layout)), scales_(as_floats(scales)), zeros_{0.0} {
+  has_half_scales_ = std::ranges::all_of(scales_.values<float>(), [](float x) { return round_value(x, Rounding::kF16) == x; });
   if (!zero_points) return;
   const Tensor zeros = zero_points.cast(DataType::kFloat64);
   zeros_.assign(zeros.data<double>(), zeros.data<double>() + zeros.size());
@@ -88,6 +90,12 @@ Tensor DequantizedElements::make() const {
   DequantizedElements there = *this;
   there.codes_ = codes_.in_memory();
   return there.make();
+}
+
+Format DequantizedElements::format() const noexcept {
+  const auto coded = std::dynamic_pointer_cast<const CodedElements>(codes_.source());
+  const NumericFormat* const known = format_of(coded == nullptr ? codes_.type() : coded->codes().format);
+  return known == nullptr ? Format::kFloat32 : known->id;
 }
 
 bool DequantizedElements::has_parts() const noexcept { return ulpscope::has_parts(codes_); }

@@ -46,6 +46,15 @@ class DequantizedElements final : public TensorSource {
 
   Tensor make() const override;
   bool has_parts() const noexcept override;
+  /// What the values are made of; `scales` in the order of the layout, one zero point or one per scale.
+  const Tensor& codes() const noexcept { return codes_; }
+  const ScaleLayout& layout() const noexcept { return layout_; }
+  const Tensor& scales() const noexcept { return scales_; }
+  const std::vector<double>& zero_points() const noexcept { return zeros_; }
+  /// That of the codes; kFloat32 where their tensor does not say it.
+  Format format() const noexcept;
+  /// float16 holds all scales.
+  bool has_half_scales() const noexcept { return has_half_scales_; }
   void read(std::int64_t begin, std::int64_t count, void* out) const override;
   void release() const noexcept override;
 
@@ -58,6 +67,7 @@ class DequantizedElements final : public TensorSource {
   ScaleLayout layout_;
   Tensor scales_;
   std::vector<double> zeros_;  ///< One, or one per scale.
+  bool has_half_scales_;
 };
 
 }  // namespace ulpscope
