@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "formats/numeric_format.h"
 #include "formats/rounding.h"
 #include "ulpscope/data_type.h"
 
@@ -54,6 +55,7 @@ auto with_integer(DataType type, F f) {
 }
 
 inline double read(DataType type, const unsigned char* p) {
+  if (type == DataType::kFloat8E4M3) return decode(*format_of(type), *p);
   if (type == DataType::kFloat32) return static_cast<double>(bits_at<float>(p));
   if (type == DataType::kFloat16) return static_cast<double>(f16_value(bits_at<std::uint16_t>(p)));
   if (type == DataType::kBFloat16) return static_cast<double>(bf16_value(bits_at<std::uint16_t>(p)));
@@ -61,6 +63,10 @@ inline double read(DataType type, const unsigned char* p) {
 }
 
 inline void write(DataType type, unsigned char* p, double value) {
+  if (type == DataType::kFloat8E4M3) {
+    *p = static_cast<unsigned char>(encode(*format_of(type), value, {.saturate = true}));
+    return;
+  }
   if (type == DataType::kFloat32) return put_bits(p, static_cast<float>(value));
   if (type == DataType::kFloat16) return put_bits(p, f16_bits(static_cast<float>(value)));
   if (type == DataType::kBFloat16) return put_bits(p, bf16_bits(static_cast<float>(value)));

@@ -51,6 +51,7 @@ class IntegerCases {
       }
   }
   bool run() { return all_.run(); }
+  std::int64_t host_steps() const { return all_.host_steps(); }
 
  private:
   std::vector<std::unique_ptr<Net>> nets_;
@@ -216,6 +217,8 @@ TEST(CudaLoweringInt8, Pairs) {
     const auto weights = n.add("DequantizeLinear", {n.weight(w), n.weight({16}, 0.01f, 0.02f)}, {A("axis", 0)});
     n.output(n.add("Conv", {pair(n, image, 0.02f, (kind & 1) != 0), weights, n.weight({16})}));
     cases.check({}, 3);
+    // Between a program and its product, only integers are stored.
+    EXPECT_EQ(cases.host_steps(), 0);
   }
   if (!cases.run()) GTEST_SKIP() << "no compiler";
 }

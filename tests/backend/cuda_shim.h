@@ -32,6 +32,7 @@ inline constexpr const char* kRuntime = R"(
 #include <vector>
 #include "formats/rounding.h"
 struct uint2 { unsigned x, y; };
+struct float2 { float x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
@@ -113,6 +114,25 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int distance) {
   if (other >= blockDim.x || self / 32 != other / 32) fibers::failure = "a shuffle reads a lane that is not there";
   return (T)slots[other];
 }
+// mma.m16n8k16 on the lanes of a warp, sums in double.
+template <class Widen> static void multiply_lanes(float (&d)[4], const unsigned (&a)[4], unsigned b, unsigned b1, Widen widen) {
+  static unsigned all[2][1024][6];
+  const unsigned self = threadIdx.x, first = self / 32 * 32, lane = self % 32;
+  unsigned (*words)[6] = all[fibers::all[self].shuffles++ % 2];
+  for (int i = 0; i < 4; ++i) words[self][i] = a[i];
+  words[self][4] = b, words[self][5] = b1;
+  fibers::wait(fibers::kShuffle);
+  for (int i = 0; i < 4; ++i) {
+    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    double sum = d[i];
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned x = words[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2] >> k % 2 * 16;
+      const unsigned y = words[first + column * 4 + k % 8 / 2][4 + k / 8] >> k % 2 * 16;
+      sum += (double)widen((unsigned short)x) * widen((unsigned short)y);
+    }
+    d[i] = (float)sum;
+  }
+}
 static unsigned atomicAdd(unsigned* to, unsigned x) { const unsigned old = *to; *to += x; return old; }
 static unsigned atomicMax(unsigned* to, unsigned x) { const unsigned old = *to; *to = old > x ? old : x; return old; }
 static const char* launch(void (*body)(void**), void** arguments, const unsigned* grid, unsigned block, bool waits) {
@@ -140,6 +160,12 @@ inline std::string portable_prelude() {
       {"begin", "DEVICE void begin() {}"},
       {"exp2_of", "DEVICE float exp2_of(float x) { return exp2f(x); }"},
       {"narrow_f16", "DEVICE u16 narrow_f16(float x) { return ulpscope::f16_bits(x); }"},
+      {"multiplied_f16x2", "DEVICE u32 multiplied_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) * widen_f16(b), widen_f16(a >> 16) * widen_f16(b >> 16)); }"},
+      {"subtracted_f16x2", "DEVICE u32 subtracted_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) - widen_f16(b), widen_f16(a >> 16) - widen_f16(b >> 16)); }"},
+      {"streamed", "DEVICE uint4 streamed(const u8* p) { return *(const uint4*)p; }"},
+      {"multiply_f16", "DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, widen_f16); }"},
+      {"multiply_bf16", "DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, [](u16 x) { return __uint_as_float((u32)x << 16); }); }"},
+      {"pair_e4m3", "DEVICE u32 pair_e4m3(float x, float y) { return code_e4m3(x) | code_e4m3(y) << 8; }"},
       {"narrow_bf16", "DEVICE u16 narrow_bf16(float x) { return ulpscope::bf16_bits(x); }"},
       {"pair_f16", "DEVICE u32 pair_f16(float x, float y) { return narrow_f16(x) | (u32)narrow_f16(y) << 16; }"},
       {"pair_bf16", "DEVICE u32 pair_bf16(float x, float y) { return narrow_bf16(x) | (u32)narrow_bf16(y) << 16; }"}};

@@ -100,6 +100,9 @@ std::size_t FakeDevice::constant_bytes() const {
 
 bool FakeDevice::has_product(const MatrixProductSpec& spec) {
   if (!rules_.products) return false;
+  if (spec.operands == DataType::kFloat8E4M3)
+    return rules_.fp8 && spec.k % 16 == 0 && spec.n % 8 == 0 && spec.a.column_stride == 1 && spec.b.row_stride == 1 &&
+           spec.alignment % 16 == 0 && !spec.residual && (!spec.bias || size_of(spec.result) == 2);
   if (spec.operands != DataType::kInt8) return true;
   return spec.k % 4 == 0 && spec.n % 4 == 0 && spec.a.row_stride % 4 == 0 && spec.b.column_stride % 4 == 0 &&
          spec.a.column_stride == 1 && spec.b.row_stride == 1 && spec.alignment % 4 == 0 &&
@@ -331,6 +334,7 @@ void FakePlan::run(const ProductStep& step) {
         }
         const auto rounded = [&](double v) { return sum_type == DataType::kFloat64 ? v : static_cast<float>(v); };
         double value = rounded(sum);
+        if (s.operands == DataType::kFloat8E4M3) value = rounded(static_cast<float>(value) * step.factor);
         if (s.bias) value = rounded(value + read(step.bias, s.result, j));
         if (s.residual) value = rounded(value + read(step.residual, s.result, to));
         if (s.relu && value <= 0) value = 0;

@@ -19,6 +19,7 @@ struct Rules {
   bool products = true;      ///< cuBLASLt: all that its interface can say; int8 in multiples of 4.
   bool convolutions = true;  ///< cuDNN: no int8 but with channels in multiples of 16.
   bool steps = true;         ///< And what follows the sums.
+  bool fp8 = true;           ///< cuBLASLt: fp8, k in multiples of 16, n of 8.
   bool fused = true;         ///< Products with a program may be one kernel; they are run one after the other.
 };
 
@@ -36,6 +37,7 @@ class FakeDevice final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return rules_.fused; }
+  bool is_hopper() override { return rules_.fp8; }
   std::size_t constant_bytes() const;
 
  private:

@@ -38,11 +38,11 @@ ObjectCache kept() {
   };
 }
 
-struct Case {
+struct NarrowCase {
   std::int64_t m, k, n;
 };
 
-void expect_bits_of_packed_weights(const Case& c, DataType type, bool transposed, bool bias, Rounding rounding) {
+void expect_bits_of_packed_weights(const NarrowCase& c, DataType type, bool transposed, bool bias, Rounding rounding) {
   SCOPED_TRACE(::testing::Message() << c.m << " x " << c.k << " x " << c.n << ", " << name_of(type)
                                     << (transposed ? ", transposed" : "") << (bias ? ", bias" : ""));
   const Shape shape = transposed ? Shape{c.n, c.k} : Shape{c.k, c.n};
@@ -70,7 +70,7 @@ void expect_bits_of_packed_weights(const Case& c, DataType type, bool transposed
 
 TEST(NarrowProduct, HasTheBitsOfPackedWeights) {
   if (products_depend_on_threads()) GTEST_SKIP() << "no AVX-512";
-  for (const Case& c : std::vector<Case>{{1, 512, 512},
+  for (const NarrowCase& c : std::vector<NarrowCase>{{1, 512, 512},
                                          {1, 4096, 1000},
                                          {2, 768, 3072},
                                          {7, 3072, 768},

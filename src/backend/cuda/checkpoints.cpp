@@ -1,6 +1,7 @@
 #include "backend/cuda/checkpoints.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "backend/cuda/runtime.h"
@@ -99,6 +100,7 @@ class Names {
   }
   void describe(const ProductStep& product) {
     put(product.spec.text());
+    put(std::bit_cast<std::uint32_t>(product.factor));
     if (product.product != nullptr) put(product.product->tactic());
   }
 

@@ -25,15 +25,23 @@ struct HeuristicResult {
   int reserved[4];
 };
 /// cudaDataType.
-enum ElementType { kReal32F = 0, kReal64F = 1, kReal16F = 2, kReal8I = 3, kReal32I = 10, kReal16BF = 14 };
+enum ElementType {
+  kReal32F = 0,
+  kReal64F = 1,
+  kReal16F = 2,
+  kReal8I = 3,
+  kReal32I = 10,
+  kReal16BF = 14,
+  kReal8FE4M3 = 28
+};
 enum ComputeType { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kComputeTF32 = 77 };
-enum DescriptorAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8 };
+enum DescriptorAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kFastAccumulation = 25 };
 enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute { kMaxWorkspace = 1, kReductionSchemes = 3, kAlignmentA = 5 };  // B, C, D follow.
 enum Epilogue : std::uint32_t { kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4 };
 /// Split sums are added in the type that they are computed in; never in the narrower one of the result, never by
 /// atomic operations.
-inline constexpr std::uint32_t kReduceInComputeType = 2;
+inline constexpr std::uint32_t kNeverReduce = 0, kReduceInComputeType = 2;
 
 /// cuBLASLt's functions; the library stays open. Throws Error(kUnsupported) when it is missing.
 struct CublasLt {

@@ -49,6 +49,7 @@ class ReplayTarget final : public LoweringTarget {
     return (replay_.asks() && replay_.has(spec.text())) || runtime_.has_product(spec);
   }
   bool has_fused_products() override { return runtime_.has_fused_products(); }
+  bool is_hopper() override { return runtime_.is_hopper(); }
 
  private:
   Runtime& runtime_;

@@ -8,7 +8,7 @@
 namespace ulpscope::cuda {
 
 MatrixProductOperands CudaPlan::operands_of(const ProductStep& step) const {
-  return {address(step.a), address(step.b), address(step.d), address(step.bias), address(step.residual)};
+  return {address(step.a), address(step.b), address(step.d), address(step.bias), address(step.residual), step.factor};
 }
 
 ConvolutionOperands CudaPlan::operands_of(const ConvolveStep& step) const {

@@ -18,6 +18,8 @@ std::string type_code(DataType type) {
       return "f16";
     case DataType::kBFloat16:
       return "bf16";
+    case DataType::kFloat8E4M3:
+      return "e4m3";
     case DataType::kInt8:
       return "i8";
     case DataType::kUInt8:
@@ -90,6 +92,10 @@ std::string stored_code(const ProgramOutput& output, const std::string& value) {
     return exact && same ? value : rounded_code(output.rounding, value);
   }
   const Quantization& q = *output.quantization;
+  if (!q.is_integer()) {
+    const std::string element = fmt::format("{} / {}", rounded_code(output.rounding, value), literal(q.scale));
+    return output.type == DataType::kFloat8E4M3 ? element : fmt::format("round_e4m3({})", element);
+  }
   return fmt::format("quantize({}, {}, {})", rounded_code(output.rounding, value), literal(q.scale),
                      q.is_unsigned() ? "0.0f, 255.0f" : "-128.0f, 127.0f");
 }

@@ -1,6 +1,8 @@
 // What follows the sums of products: what of it may ride on them, and a program for the rest.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/cuda/products.h"
 
 namespace ulpscope::cuda {
@@ -10,11 +12,17 @@ ProductFold Epilogues::fold_of(const ProductKernel& kernel, std::int64_t n, Data
                                const Operand& addend_of_form, const std::vector<std::int64_t>& order) {
   const ProgramKernel& epilogue = kernel.epilogue;
   ProductFold fold;
+  // What a product of elements adds is not rounded when it is read.
+  const auto holds = [&](const Operand& candidate) {
+    if (type_of(candidate.rounding) == type || !kernel.elements) return type_of(candidate.rounding) == type;
+    return std::ranges::all_of(constants_.get(candidate).values<float>(),
+                               [&](float x) { return round_value(x, rounding_of(type)) == x; });
+  };
   const auto as_bias = [&](const Operand& candidate) {
     if (candidate.tensor == kNone || !spec_.is_constant(candidate.tensor) || candidate.is_encoded()) return false;
     const Tensor& value = spec_.value(candidate.tensor);
     return value.size() == n && n > 1 && value.shape().back() == n && value.type() == DataType::kFloat32 &&
-           type_of(candidate.rounding) == type;
+           holds(candidate);
   };
   if (addend_of_form.tensor != kNone) {
     if (!as_bias(addend_of_form)) return fold;
@@ -61,6 +69,7 @@ Register Epilogues::append_scaling(const ProductResults& results, ProgramAssembl
     return assembly.input(memory_.constant_view(tensor, DataType::kFloat32), strides, Rounding::kNone);
   };
   if (results.scale) value = program.apply(Instruction::kMul, value, operand(results.scale));
+  if (results.second != 1.0f) value = program.apply(Instruction::kMul, value, program.constant(results.second));
   if (results.bias) value = program.apply(Instruction::kAdd, value, operand(results.bias));
   if (results.alpha != 1.0f) value = program.apply(Instruction::kMul, value, program.constant(results.alpha));
   if (results.addend.tensor == kNone) return value;

@@ -112,8 +112,8 @@ class Description {
     add_all(row_stride, column_stride, batch_stride);
   }
   void add(const MatrixProductSpec& spec) {
-    const auto& [m, n, k, batch, operands, result, tf32, a, b, d, bias, residual, relu, alignment] = spec;
-    add_all(m, n, k, batch, operands, result, tf32, a, b, d, bias, residual, relu, alignment);
+    const auto& [m, n, k, batch, operands, result, tf32, fast, a, b, d, bias, residual, relu, alignment] = spec;
+    add_all(m, n, k, batch, operands, result, tf32, fast, a, b, d, bias, residual, relu, alignment);
   }
   void add(const FusedProductSpec& spec) {
     const auto& [product, program, row_strides] = spec;

@@ -39,6 +39,9 @@ class Layers : KernelLowering {
   bool lower_gather(const LayerKernel& kernel);
   bool lower_where(const LayerKernel& kernel);
   bool lower_cast(const LayerKernel& kernel);
+  // lower_quantize.cpp
+  bool lower_quantize(const LayerKernel& kernel);
+  bool lower_dequantize(const LayerKernel& kernel);
   bool lower_pool(const LayerKernel& kernel);
   bool lower_rows(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);

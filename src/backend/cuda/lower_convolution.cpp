@@ -96,9 +96,10 @@ View Convolutions::convolution_input(const ProductKernel& kernel, const Convolut
   const std::vector<std::int64_t> wanted = channels_last_strides(own);
   const bool spreads = std::ranges::any_of(spread, [](std::int64_t s) { return s != 1; });
   if (!spreads && spec.input == own)
-    return kernel.elements ? matrices_.read_integers(x, own, wanted) : memory_.read_as(x, spec.operands, wanted);
+    return kernel.elements ? matrices_.read_elements(x, spec.operands, own, wanted)
+                           : memory_.read_as(x, spec.operands, wanted);
   // Into zeros: more channels, or elements apart.
-  const View from = kernel.elements                 ? matrices_.read_integers(x, own, wanted)
+  const View from = kernel.elements                 ? matrices_.read_elements(x, spec.operands, own, wanted)
                     : x.rounding == Rounding::kTF32 ? memory_.read_as(x, DataType::kFloat32, wanted)
                                                     : memory_.device_view(x);
   const View to = steps_.new_view(spec.operands, spec.input, channels_last_strides(spec.input));
@@ -197,7 +198,9 @@ ConvolutionSpec Convolutions::convolution_spec(const ProductKernel& kernel, std:
                        .pads_begin = g.pads_begin,
                        .pads_end = g.pads_end,
                        .groups = g.groups};
+  // Elements of fp8 are multiplied as float16, which holds them.
   spec.operands = !kernel.elements                                  ? type_of(kernel.operands[0].rounding)
+                  : !kernel.sums_bytes()                            ? DataType::kFloat16
                   : kernel.operands[0].quantization().is_unsigned() ? DataType::kUInt8
                                                                     : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
@@ -228,7 +231,12 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
   if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
-  if (kernel.elements && !kernel.sums_bytes()) return false;
+  const bool fp8 = kernel.elements && !kernel.sums_bytes(), bytes = kernel.sums_bytes();
+  if (fp8) {
+    const auto is_e4m3 = [](const Operand& x) { return x.encoding->format == Format::kFloat8E4M3; };
+    if (!is_e4m3(kernel.operands[0]) || !is_e4m3(kernel.operands[1])) return false;
+    tell_how_fp8_adds_up(kernel, l, false, target_.is_hopper());
+  }
   for (std::size_t i = 1; i < l.inputs.size(); ++i)
     if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
   const bool transposed = ops::is_transposed_convolution(l);
@@ -247,23 +255,25 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
     const auto weights = constants_.element_weights(l, kernel.operands[1], weights_.get(key, values), own,
                                                     kernel.normalization != kNone);
     values = [weights] { return weights->elements.in_memory(); };
-    results.scale = constants_.product_scales(kernel.operands[0], weights->scales, own);
-    key = own + "|int8";
+    const bool apart = fp8 && weights->scales.size() > 1;
+    results.scale = apart ? weights->scales : constants_.product_scales(kernel.operands[0], weights->scales, own);
+    if (apart) results.second = kernel.operands[0].scale;
+    key = own + (fp8 ? "|fp8" : "|int8");
   }
   std::string bias_key = key;
   const Tensor bias = constants_.convolution_bias(kernel, kernel.elements ? Rounding::kNone : rounding, bias_key);
   results.bias = bias;
   ConvolveStep step;
-  spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
+  spec.stored = bytes ? DataType::kInt32 : DataType::kFloat32;
   // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
   by_cudnn &= spec.groups == 1 || spec.weights[1] >= 8;
-  if (kernel.elements) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
+  if (bytes) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
   const ConvolutionFold fold = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : ConvolutionFold{};
   by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(steps_.constant_memory(
       fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-      kernel.elements ? DataType::kInt8 : spec.operands,
+      bytes ? DataType::kInt8 : spec.operands,
       [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
       }));
@@ -284,11 +294,13 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
                                                              ConvolveStep& step, const Tensor& bias,
                                                              const std::string& bias_key) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (kernel.elements || epilogue.outputs.empty()) return {};
-  // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none.
-  const DataType type = type_of(kernel.operands[1].rounding);
-  const Tensor addends = zero_padded(bias, {spec.output[1]});
-  const std::string addends_key = bias ? bias_key + "|bias" : fmt::format("zeros {}", spec.output[1]);
+  if (kernel.sums_bytes() || epilogue.outputs.empty()) return {};
+  // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none. That of a
+  // product of elements is added behind their scales.
+  const bool with_bias = bias && !kernel.elements;
+  const DataType type = kernel.elements ? spec.operands : type_of(kernel.operands[1].rounding);
+  const Tensor addends = zero_padded(with_bias ? bias : Tensor(), {spec.output[1]});
+  const std::string addends_key = with_bias ? bias_key + "|bias" : fmt::format("zeros {}", spec.output[1]);
   ConvolutionSpec biased = spec;
   biased.steps = {{Kind::kBias, type}};
   biased.stored = DataType::kFloat32;
@@ -299,10 +311,10 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
       return {};
     }
     spec = biased;
-    return {0, false, true};
+    return {0, false, !kernel.elements};
   };
   const auto& [source, store] = epilogue.outputs[0];
-  if (epilogue.outputs.size() != 1 || store.exact || store.tensor == kNone) return only_bias();
+  if (kernel.elements || epilogue.outputs.size() != 1 || store.exact || store.tensor == kNone) return only_bias();
   ConvolutionSpec with = spec;
   with.stored = type_of(store.rounding);
   if (bias) {
@@ -351,7 +363,7 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
 bool Convolutions::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, const ConvolveStep& step,
                                         const ProductResults& results) {
   spec.steps.clear();
-  spec.stored = kernel.elements ? DataType::kInt32 : DataType::kFloat32;
+  spec.stored = kernel.sums_bytes() ? DataType::kInt32 : DataType::kFloat32;
   const ProgramKernel& epilogue = kernel.epilogue;
   ProgramAssembly assembly(epilogue.domain, 0);
   // Load 0 is the sum; the kernel has it in a register.

@@ -7,31 +7,6 @@
 namespace ulpscope::cuda {
 namespace {
 
-/// [batch..., m, k] by [batch..., k, n]; where all batches share one matrix b, their rows are rows of one matrix a.
-struct IntegerShape {
-  Shape batch;
-  std::int64_t m = 1, n = 1, k = 1;
-  std::int64_t batches() const { return num_elements(batch); }
-};
-
-std::optional<IntegerShape> integer_shape(const ops::MatrixForm& form, Shape a, Shape b) {
-  if (a.size() < 2 || b.size() < 2) return std::nullopt;
-  IntegerShape s;
-  if (form.transpose_a) std::swap(a[a.size() - 1], a[a.size() - 2]);
-  if (form.transpose_b) std::swap(b[b.size() - 1], b[b.size() - 2]);
-  s.m = a[a.size() - 2], s.k = a.back(), s.n = b.back();
-  a.resize(a.size() - 2);
-  b.resize(b.size() - 2);
-  if (num_elements(b) == 1) {
-    s.m *= num_elements(a);
-    return s;
-  }
-  const std::size_t rank = std::max(a.size(), b.size());
-  for (Shape* dims : {&a, &b}) dims->insert(dims->begin(), rank - dims->size(), 1);
-  for (std::size_t d = 0; d < rank; ++d) s.batch.push_back(a[d] == 1 ? b[d] : a[d]);
-  return s;
-}
-
 /// Strides of [batch..., rows, columns] with batches one behind the other at `apart`.
 std::vector<std::int64_t> matrix_strides(const Shape& batch, std::int64_t apart, std::int64_t row,
                                          std::int64_t column) {
@@ -50,13 +25,31 @@ bool fits(std::int64_t k, const Quantization& a, bool b_is_unsigned) {
 
 }  // namespace
 
+std::optional<ElementShape> element_shape(const ops::MatrixForm& form, Shape a, Shape b) {
+  if (a.size() < 2 || b.size() < 2) return std::nullopt;
+  ElementShape s;
+  if (form.transpose_a) std::swap(a[a.size() - 1], a[a.size() - 2]);
+  if (form.transpose_b) std::swap(b[b.size() - 1], b[b.size() - 2]);
+  s.m = a[a.size() - 2], s.k = a.back(), s.n = b.back();
+  a.resize(a.size() - 2);
+  b.resize(b.size() - 2);
+  if (num_elements(b) == 1) {
+    s.m *= num_elements(a);
+    return s;
+  }
+  const std::size_t rank = std::max(a.size(), b.size());
+  for (Shape* dims : {&a, &b}) dims->insert(dims->begin(), rank - dims->size(), 1);
+  for (std::size_t d = 0; d < rank; ++d) s.batch.push_back(a[d] == 1 ? b[d] : a[d]);
+  return s;
+}
+
 /// cuBLASLt where it multiplies such bytes (signed, in fours), a generated kernel elsewhere: sums are exact in both.
 /// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
 bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const bool constant = spec_.is_constant(b.tensor), unsigned_b = !constant && b.quantization().is_unsigned();
   const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
-  const auto s = integer_shape(form, a_shape, b_shape);
+  const auto s = element_shape(form, a_shape, b_shape);
   if (spec_.is_constant(a.tensor) || !s || !fits(s->k, a.quantization(), unsigned_b)) return false;
   const std::int64_t m = s->m, n = s->n, k = s->k, batches = s->batches();
   if (constant && num_elements(b_shape) != batches * k * n) return false;
@@ -69,39 +62,16 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   const bool by_library =
       k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned() && !unsigned_b && target_.has_product(spec);
 
-  // k is innermost on both sides. The generated kernel takes the rows of all batches side by side.
-  const auto turned = [](std::vector<std::int64_t> strides) {
-    std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
-    return strides;
-  };
-  View a_view, b_view;
-  if (s->batch.empty()) {
-    const Shape transposed{m, k};
-    a_view = matrices_.read_integers(a, a_shape,
-                                     form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
-  } else {
-    Shape domain = s->batch;
-    domain.insert(domain.end(), {m, k});
-    a_view = matrices_.read_integers(a, domain,
-                                     matrix_strides(s->batch, by_library ? m * k : k, by_library ? k : batches * k, 1));
-  }
   ProductResults results;
   results.channel = kernel.epilogue.domain.size() - 1;
-  if (constant) {
-    const MatrixWeights weights = matrices_.integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b});
-    results.scale = weights.scale;
-    b_view = steps_.constant_memory(weights.key, DataType::kInt8, weights.values);
-  } else {
-    Shape domain = b_shape;
-    if (!s->batch.empty()) {
-      domain = s->batch;
-      domain.insert(domain.end(), {k, n});
-    }
-    const Shape outer(domain.begin(), domain.end() - 2);
-    b_view = matrices_.read_integers(b, domain,
-                                     matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
-    results.scale = Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
-  }
+  const MatrixWeights weights =
+      constant ? matrices_.integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b}) : MatrixWeights();
+  const auto type_of_bytes = [](bool is_unsigned) { return is_unsigned ? DataType::kUInt8 : DataType::kInt8; };
+  const ElementViews views =
+      read_both(kernel, form, *s, weights,
+                {type_of_bytes(a.quantization().is_unsigned()), type_of_bytes(unsigned_b)}, by_library);
+  const View &a_view = views.a, &b_view = views.b;
+  results.scale = constant ? weights.scale : Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   results.alpha = form.alpha;
   results.beta = form.beta;
   results.addend = addend_of(kernel, form);
@@ -117,6 +87,46 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   }
   epilogues_.lower(kernel, results);
   return true;
+}
+
+/// Both want k innermost, whatever the layout of the operands is: quantizing writes them so. The generated kernel takes
+/// the rows of all batches side by side.
+Products::ElementViews Products::read_both(const ProductKernel& kernel, const ops::MatrixForm& form,
+                                           const ElementShape& s, const MatrixWeights& weights,
+                                           std::pair<DataType, DataType> types, bool by_library) {
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
+  const auto turned = [](std::vector<std::int64_t> strides) {
+    std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
+    return strides;
+  };
+  ElementViews views;
+  if (s.batch.empty()) {
+    const Shape transposed{s.m, s.k};
+    views.a =
+        matrices_.read_elements(a, types.first, a_shape,
+                                form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
+  } else {
+    Shape domain = s.batch;
+    domain.insert(domain.end(), {s.m, s.k});
+    views.a = matrices_.read_elements(
+        a, types.first, domain,
+        matrix_strides(s.batch, by_library ? s.m * s.k : s.k, by_library ? s.k : s.batches() * s.k, 1));
+  }
+  if (spec_.is_constant(b.tensor)) {
+    views.b = steps_.constant_memory(weights.key, types.second, weights.values);
+    return views;
+  }
+  Shape domain = b_shape;
+  if (!s.batch.empty()) {
+    domain = s.batch;
+    domain.insert(domain.end(), {s.k, s.n});
+  }
+  const Shape outer(domain.begin(), domain.end() - 2);
+  views.b = matrices_.read_elements(
+      b, types.second, domain,
+      matrix_strides(outer, s.k * s.n, form.transpose_b ? s.k : 1, form.transpose_b ? 1 : s.k));
+  return views;
 }
 
 /// a, [m, batches, k], by b, [batches, n, k]: the float32 next to each sum, [m, batches, n].

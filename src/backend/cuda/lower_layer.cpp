@@ -63,7 +63,7 @@ void Layers::lower(const LayerKernel& kernel) {
   if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
       (lower_view(kernel) || lower_repeats(kernel) || lower_resample(kernel) || lower_concat(kernel) ||
        lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel) ||
-       lower_magnitudes(kernel)))
+       lower_magnitudes(kernel) || lower_quantize(kernel) || lower_dequantize(kernel)))
     return;
   if ((settled || several) && !on_host && lower_traced(kernel)) return;
   lower_host(kernel);

@@ -17,9 +17,8 @@ DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.opera
 bool Products::lower(const ProductKernel& kernel) {
   const auto form = ops::matrix_form(layer(kernel.layer));
   if (!form) return false;
-  // Products of other elements than bytes run on the CPU.
-  if (kernel.elements) return kernel.sums_bytes() && lower_integers(kernel, *form);
-  return lower_with_others(kernel) || lower_matrices(kernel);
+  if (kernel.elements) return kernel.sums_bytes() ? lower_integers(kernel, *form) : lower_fp8(kernel, *form);
+  return lower_narrow(kernel) || lower_with_others(kernel) || lower_matrices(kernel);
 }
 
 /// Rows of `a` where they lie, also with gaps between them, and results likewise, if all that is left to do can follow

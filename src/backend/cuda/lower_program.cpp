@@ -121,6 +121,16 @@ void Programs::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assem
     const Shape& dims = shape(store.tensor);
     const std::vector<std::int64_t> strides = dims == kernel.domain ? order : ops::strides_of(dims);
     const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
+    // Where products alone read it, as elements, nothing else is left of it.
+    const bool plain = dims == kernel.domain && strides == ops::strides_of(dims);
+    const WantedElements wanted = plain ? wanted_elements(*this, store) : WantedElements();
+    for (const auto& [quantization, type] : wanted.forms) {
+      const View elements = steps_.new_view(type, dims, strides);
+      memory_.elements()[{store.tensor, false, quantization.scale, quantization.elements, type, dims, strides}] =
+          elements;
+      assembly.output(registers[source], elements, over, store.rounding, quantization);
+    }
+    if (wanted.alone) continue;
     const auto part = parts_.define(store, strides);
     assembly.output(registers[source], part ? *part : memory_.define(store, strides), over, store.rounding);
     if (const auto exact = memory_.define_exact(store, strides))

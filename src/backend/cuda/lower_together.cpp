@@ -35,6 +35,7 @@ std::optional<MatrixShape> Products::matrix_of_columns(const ProductKernel& kern
   if (num_elements(kernel.epilogue.domain) == 0 || (b.is_encoded() && !kernel.elements)) return {};
   const auto matrices = matrix_shape(*form, shape(a.tensor), shape(b.tensor), kernel.epilogue.domain);
   // Multiples of 8 columns: each begins where the libraries take it.
+  if (narrow_of(kernel)) return {};
   const bool has = matrices && matrices->batch_a.empty() && !matrices->transpose_a && matrices->k > 0;
   return has && matrices->n % 8 == 0 ? matrices : std::nullopt;
 }

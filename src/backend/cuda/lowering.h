@@ -32,6 +32,8 @@ class LoweringTarget {
   virtual bool has_product(const MatrixProductSpec& spec) = 0;
   /// Kernels of product_source.h run on it.
   virtual bool has_fused_products() = 0;
+  /// Its tensor cores add up as --accumulation hopper says.
+  virtual bool is_hopper() = 0;
 };
 
 /// `weights` and `subgraphs` as in Backend::plan. With Ends::kDevice, REQUIRES: can_stay_on_device().

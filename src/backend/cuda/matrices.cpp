@@ -41,13 +41,14 @@ Tensor zero_padded(const Tensor& values, const Shape& shape) {
   return result;
 }
 
-View Matrices::read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
+View Matrices::read_elements(const Operand& operand, DataType type, const Shape& domain,
+                             std::vector<std::int64_t> strides) {
   const Quantization& q = operand.quantization();
   const auto [found, is_new] =
-      integers_.try_emplace({operand.tensor, operand.exact, q.scale, q.is_unsigned(), domain, strides});
+      memory_.elements().try_emplace({operand.tensor, operand.exact, q.scale, q.elements, type, domain, strides});
   if (!is_new) return found->second;
   const View from = memory_.device_view(operand.plain());
-  const View to = steps_.new_view(q.is_unsigned() ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
+  const View to = steps_.new_view(type, domain, std::move(strides));
   ProgramAssembly assembly(domain, 0);
   const Register value =
       assembly.input(from, broadcast_strides(shape(operand.tensor), from.strides, domain), Rounding::kNone);
@@ -152,12 +153,19 @@ std::optional<StoredMatrix> Matrices::stored_matrix(const Operand& b, const Matr
 }
 
 MatrixWeights Matrices::integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
+  MatrixWeights weights = element_weights(kernel, matrices);
+  weights.scale = constants_.product_scales(kernel.operands[0], weights.scale,
+                                            constants_.element_weights_key(kernel.layer, kernel.operands[1]));
+  return weights;
+}
+
+MatrixWeights Matrices::element_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
   const Operand& b = kernel.operands[1];
   const std::string key = constants_.element_weights_key(kernel.layer, b);
   const auto weights = constants_.element_weights(layer(kernel.layer), b,
                                                   constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
   return {key + "|k innermost", k_innermost([weights] { return weights->elements.in_memory(); }, matrices),
-          constants_.product_scales(kernel.operands[0], weights->scales, key)};
+          weights->scales};
 }
 
 }  // namespace ulpscope::cuda

@@ -58,6 +58,8 @@ ElementType element_type(DataType type) {
       return kReal32I;
     case DataType::kBFloat16:
       return kReal16BF;
+    case DataType::kFloat8E4M3:
+      return kReal8FE4M3;
     default:
       throw InternalError(fmt::format("no product of matrices of {}", name_of(type)));
   }
@@ -77,6 +79,7 @@ class Descriptors {
     set(kTransB, a_by_columns ? 1 : 0);
     set(kEpilogue, spec.bias || spec.relu ? (spec.relu ? kEpilogueRelu : 0u) | (spec.bias ? kEpilogueBias : 0u)
                                           : static_cast<std::uint32_t>(kEpilogueNone));
+    if (spec.operands == DataType::kFloat8E4M3) set(kFastAccumulation, static_cast<std::int8_t>(spec.fast));
     a = layout(spec.operands, spec.b, spec.n, spec.k, b_by_columns);
     b = layout(spec.operands, spec.a, spec.k, spec.m, a_by_columns);
     d = layout(spec.result, spec.d, spec.n, spec.m, false);
@@ -158,6 +161,7 @@ class LtProduct final : public MatrixLibrary::Product {
     static constexpr double kOneDouble = 1, kZeroDouble = 0;
     static constexpr std::int32_t kOneInteger = 1, kZeroInteger = 0;
     const void *one = &kOne, *zero = &kZero;
+    if (spec_.operands == DataType::kFloat8E4M3) one = &operands.factor;
     if (spec_.operands == DataType::kInt8) one = &kOneInteger, zero = &kZeroInteger;
     if (spec_.operands == DataType::kFloat64) one = &kOneDouble, zero = &kZeroDouble;
     if (spec_.bias) descriptors_.set(kBiasPointer, operands.bias);
@@ -181,8 +185,8 @@ class LtProduct final : public MatrixLibrary::Product {
 std::string MatrixProductSpec::text() const {
   // Every product of every plan is looked for by this.
   return fmt::format(
-      FMT_COMPILE("product {}x{}x{} batch {} {}{}->{} a {},{},{} b {},{},{} d {},{},{}{}{}{} aligned {}"), m, n, k,
-      batch, name_of(operands), tf32 ? " tf32" : "", name_of(result), a.row_stride, a.column_stride, a.batch_stride,
+      FMT_COMPILE("product {}x{}x{} batch {} {}{}{}->{} a {},{},{} b {},{},{} d {},{},{}{}{}{} aligned {}"), m, n, k,
+      batch, name_of(operands), tf32 ? " tf32" : "", fast ? " fast" : "", name_of(result), a.row_stride, a.column_stride, a.batch_stride,
       b.row_stride, b.column_stride, b.batch_stride, d.row_stride, d.column_stride, d.batch_stride, bias ? " bias" : "",
       residual ? " residual" : "", relu ? " relu" : "", alignment);
 }
@@ -223,7 +227,8 @@ std::vector<std::unique_ptr<MatrixLibrary::Product>> MatrixLibrary::products(con
     check_cublas(cublas().preference_set(preference, attribute, &value, sizeof value), "ask for algorithms");
   };
   set(kMaxWorkspace, workspace_limit);
-  set(kReductionSchemes, kReduceInComputeType);
+  // Sums of fp8 that are split would be others, and are not faster on an H100.
+  set(kReductionSchemes, spec.operands == DataType::kFloat8E4M3 ? kNeverReduce : kReduceInComputeType);
   for (int operand = 0; operand < 4; ++operand) set(kAlignmentA + operand, static_cast<std::uint32_t>(spec.alignment));
   std::vector<HeuristicResult> results(static_cast<std::size_t>(limit));
   int found = 0;

@@ -19,12 +19,14 @@ struct MatrixOperand {
 };
 
 /// d[b, m, n] = round(relu(sum_k a[b, m, k] b[b, k, n] + bias[n] + residual[b, m, n])), sums in float32 (int32 for
-/// int8).
+/// int8). Of fp8 the sums are those of its tensor cores, times MatrixProductOperands::factor, rounded to float32; there
+/// is no residual, since cuBLASLt adds it in one rounding with that product.
 struct MatrixProductSpec {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  DataType operands = DataType::kFloat16;  ///< float16, bfloat16, float32, float64, int8.
-  DataType result = DataType::kFloat16;    ///< As operands, or float32; int32 for int8.
+  DataType operands = DataType::kFloat16;  ///< float16, bfloat16, float32, float64, int8, fp8 e4m3.
+  DataType result = DataType::kFloat16;    ///< As operands, or float32; int32 for int8; of fp8 any float but fp8.
   bool tf32 = false;
+  bool fast = false;                                  ///< fp8: cuBLASLt's fast accumulation.
   MatrixOperand a, b, d;                              ///< d: column_stride is 1. The residual lies as d does.
   bool bias = false, residual = false, relu = false;  ///< The bias has the type of the result.
   int alignment = 16;                                 ///< Bytes that all addresses are multiples of.
@@ -40,6 +42,7 @@ bool adds_bias_before_rounding(const MatrixProductSpec& spec);
 
 struct MatrixProductOperands {
   Address a = 0, b = 0, d = 0, bias = 0, residual = 0;
+  float factor = 1;  ///< 1 but for fp8.
 };
 
 /// A cuBLASLt handle. Not thread-safe.

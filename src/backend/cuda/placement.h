@@ -154,6 +154,10 @@ class Placement {
   /// An operand as 8-bit integers times their scale, on the host.
   int host_integers(const Operand& operand);
 
+  /// Elements of tensors with one scale: by tensor, Operand::exact, scale, format, type, domain, and strides over that.
+  using Elements = std::map<std::tuple<TensorId, bool, float, Format, DataType, Shape, std::vector<std::int64_t>>, View>;
+  Elements& elements() { return elements_; }
+
   bool is_on_device(TensorId id) const { return locations_[id].device || locations_[id].fine; }
   /// -1: it is not on the host.
   int host_of(TensorId id) const { return locations_[id].host; }
@@ -178,6 +182,7 @@ class Placement {
   const PreparedConstants& constants_;
   StepList& steps_;
   IdMap<TensorId, Location> locations_;
+  Elements elements_;
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
 };
@@ -228,6 +233,21 @@ struct KernelLowering {
   Placement& memory_;
   ConcatParts& parts_;
 };
+
+/// How products read a computed tensor as elements, row-major: what computes it may leave these beside it.
+struct WantedElements {
+  struct Form {
+    Quantization quantization;
+    DataType type = DataType::kInt8;
+    friend bool operator==(const Form&, const Form&) = default;
+  };
+  std::vector<Form> forms;  ///< Each once.
+  bool alone = false;       ///< Nobody reads anything else of the tensor.
+};
+WantedElements wanted_elements(const KernelLowering& context, const Store& store);
+/// That of a QuantizeLinear, of 8-bit integers or fp8 with one constant scale, whose elements DequantizeLinear alone
+/// reads; nothing of others.
+std::optional<WantedElements::Form> quantizer_form(const KernelLowering& context, const LayerKernel& kernel);
 
 /// Programs: loads are strided inputs of a generated kernel, in the type and order of what is there.
 class Programs : KernelLowering {

@@ -17,6 +17,7 @@ typedef int i32;
 typedef long long i64;
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
+struct e4m3 { u8 bits; };
 struct boolean { u8 bits; };
 #define DEVICE static __device__ __forceinline__
 #define INFINITE __int_as_float(0x7f800000)
@@ -32,6 +33,13 @@ DEVICE u16 narrow_bf16(float x) { u16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y)
 DEVICE u32 pair_f16(float x, float x1) { u32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
 DEVICE u32 pair_bf16(float x, float x1) { u32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
 DEVICE float exp2_of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE u32 multiplied_f16x2(u32 a, u32 b) { u32 y; asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b)); return y; }
+DEVICE u32 subtracted_f16x2(u32 a, u32 b) { u32 y; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b)); return y; }
+// 16 bytes that are read once.
+DEVICE uint4 streamed(const u8* p) { uint4 v; asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p)); return v; }
+// d[16][8] += a[16][16] b[16][8], on all lanes of a warp.
+DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1)); }
+DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1)); }
 DEVICE float widen_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 
 DEVICE float round_f16(float x) { return widen_f16(narrow_f16(x)); }
@@ -41,6 +49,25 @@ DEVICE float round_tf32(float x) {
   if ((b & 0x7fffffffu) > 0x7f800000u) return __uint_as_float(b | 0x00400000u);
   return __uint_as_float((b + 0xfffu + (b >> 13 & 1u)) & ~0x1fffu);
 }
+// To the nearest number of fp8 e4m3, ties to even; what is too large becomes 448.
+DEVICE float round_e4m3(float x) {
+  x = x > 448.0f ? 448.0f : x;
+  x = x < -448.0f ? -448.0f : x;
+  const u32 own = __float_as_uint(x) & 0x7f800000u;
+  const float unit = __uint_as_float((own > 0x3c800000u ? own : 0x3c800000u) + 0x0a400000u);
+  const float y = (fabsf(x) + unit) - unit;
+  return copysignf(y, x);
+}
+DEVICE u32 code_e4m3(float x) {
+  x = round_e4m3(x);
+  const u32 half = narrow_f16(x * 0x1p-8f);
+  return x == x ? half >> 8 & 0x80u | half >> 7 & 0x7fu : 0x7fu;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+DEVICE u32 pair_e4m3(float x, float x1) { u16 y; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(x1), "f"(x)); return y; }
+#else
+DEVICE u32 pair_e4m3(float x, float x1) { return code_e4m3(x) | code_e4m3(x1) << 8; }
+#endif
 // To an integer from low to high, ties to even; NaN is 0.
 DEVICE float quantize(float x, float scale, float low, float high) {
   x = x / scale;
@@ -68,6 +95,10 @@ template <> struct Element<f16> {
 template <> struct Element<bf16> {
   DEVICE float value(u64 bits) { return widen_bf16((u16)bits); }
   DEVICE u64 bits(float x) { return narrow_bf16(x); }
+};
+template <> struct Element<e4m3> {
+  DEVICE float value(u64 bits) { return widen_f16((u16)((bits & 0x80u) << 8 | (bits & 0x7fu) << 7)) * 256.0f; }
+  DEVICE u64 bits(float x) { return pair_e4m3(x, 0.0f) & 0xffu; }
 };
 template <> struct Element<boolean> {
   DEVICE float value(u64 bits) { return (bits & 0xffu) != 0 ? 1.0f : 0.0f; }
@@ -137,6 +168,15 @@ template <int V> struct Packed<bf16, V> {
   template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) w[i] = 2 * i + 1 < V ? pair_bf16(x[2 * i], x[(2 * i + 1) % V]) : narrow_bf16(x[2 * i]);
+  }
+};
+template <int V> struct Packed<e4m3, V> {
+  template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      w[i] = pair_e4m3(x[4 * i], 4 * i + 1 < V ? x[(4 * i + 1) % V] : 0.0f);
+      if (4 * i + 2 < V) w[i] |= pair_e4m3(x[(4 * i + 2) % V], 4 * i + 3 < V ? x[(4 * i + 3) % V] : 0.0f) << 16;
+    }
   }
 };
 template <class T, int V, int W> DEVICE void store(u8* p, const float (&x)[V]) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/attention_source.h"
+#include "backend/cuda/narrow_source.h"
 #include "backend/cuda/placement.h"
 #include "backend/product_form.h"
 #include "engine/attention.h"
@@ -49,27 +50,31 @@ class Matrices : KernelLowering {
   static std::optional<MatrixRows> rows_of(View view, const FineStrides& fine, std::int64_t columns);
   /// Results of so many columns, in the order of those rows.
   static FineStrides results_of(const MatrixRows& rows, std::int64_t n, std::int64_t columns);
-  /// The operand as 8-bit integers, broadcast to a domain, over which the strides are.
-  View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides);
+  /// The elements of an operand with one scale, broadcast to a domain, over which the strides are: 8-bit integers, or
+  /// fp8 as itself or in another float type.
+  View read_elements(const Operand& operand, DataType type, const Shape& domain, std::vector<std::int64_t> strides);
+  View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
+    const bool is_unsigned = operand.quantization().is_unsigned();
+    return read_elements(operand, is_unsigned ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
+  }
 
   MatrixWeights float_weights(const Operand& b, const MatrixShape& matrices) const;
   /// Of a product, also where it stores its weights as elements.
   MatrixWeights float_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   MatrixWeights integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
+  /// As these, with the scales of the weights alone: one, or one per output channel.
+  MatrixWeights element_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   static MatrixWeights padded(const MatrixWeights& weights, std::int64_t columns);
   /// What the device can make the elements of float_weights() of, as `type`; nothing where they are rounded otherwise.
   std::optional<StoredMatrix> stored_matrix(const Operand& b, const MatrixShape& matrices, DataType type) const;
-
- private:
-  /// Operands as integers, by tensor, Operand::exact, quantization, domain and strides.
-  std::map<std::tuple<TensorId, bool, float, bool, Shape, std::vector<std::int64_t>>, View> integers_;
 };
 
 /// What a product left, and the register of its epilogue that this is; `scale` and `bias` are still to be applied.
 struct ProductResults {
   View view;
   Register done = 0;
-  Tensor scale, bias;       ///< acc * scale + bias: one element, or one per output channel.
+  Tensor scale, bias;       ///< acc * scale * second + bias: one element, or one per output channel.
+  float second = 1;         ///< Of products of float elements with a scale per output channel: that of the other operand.
   std::size_t channel = 0;  ///< The dimension of the output channels.
   float alpha = 1, beta = 1;
   Operand addend;
@@ -106,6 +111,19 @@ class Epilogues : KernelLowering {
   Programs& programs_;
 };
 
+/// [batch..., m, k] by [batch..., k, n]; where all batches share one matrix b, their rows are rows of one matrix a.
+struct ElementShape {
+  Shape batch;
+  std::int64_t m = 1, n = 1, k = 1;
+  std::int64_t batches() const { return num_elements(batch); }
+};
+/// Nothing where the layer multiplies vectors.
+std::optional<ElementShape> element_shape(const ops::MatrixForm& form, Shape a, Shape b);
+
+/// Says once what the sums of this product of fp8 are, where that is not what was asked for. `by_fp8`: by the GPU's
+/// tensor cores for fp8; else in float32.
+void tell_how_fp8_adds_up(const ProductKernel& kernel, const Layer& layer, bool by_fp8, bool is_hopper);
+
 /// MatMul and Gemm.
 class Products : KernelLowering {
  public:
@@ -136,7 +154,26 @@ class Products : KernelLowering {
 
   // lower_integers.cpp
   bool lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form);
+  /// Both operands of a product of elements, k innermost.
+  struct ElementViews {
+    View a, b;
+  };
+  ElementViews read_both(const ProductKernel& kernel, const ops::MatrixForm& form, const ElementShape& shape,
+                         const MatrixWeights& weights, std::pair<DataType, DataType> types, bool by_library);
   View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
+
+  // lower_fp8.cpp
+  bool lower_fp8(const ProductKernel& kernel, const ops::MatrixForm& form);
+  bool fold_fp8(const ProductKernel& kernel, ProductStep& step, ProductResults& results);
+
+  // lower_narrow.cpp
+  /// A product of few rows by constants of a few bits each, without its program.
+  struct Narrow {
+    NarrowProductSpec spec;
+    NarrowWeights weights;
+  };
+  std::optional<Narrow> narrow_of(const ProductKernel& kernel) const;
+  bool lower_narrow(const ProductKernel& kernel);
 
   // lower_together.cpp
   /// A product of floats by a constant matrix, one for all rows, that may be adjacent to others in memory.

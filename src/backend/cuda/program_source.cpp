@@ -388,7 +388,7 @@ void check_outputs(const ProgramSpec& spec) {
   if (spec.outputs.empty()) throw InternalError("a program of the CUDA backend has no output");
   for (const ProgramOutput& out : spec.outputs)
     if (out.quantization
-            ? size_of(out.type) != 1
+            ? size_of(out.type) != 1 && (out.type != DataType::kFloat16 || out.quantization->is_integer())
             : out.type != DataType::kFloat32 && out.type != DataType::kFloat16 && out.type != DataType::kBFloat16)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("[build] backend 'cuda': expected a program that stores float32, float16 or bfloat16, "

@@ -27,11 +27,12 @@ struct ProgramInput {
 /// A register that is stored.
 struct ProgramOutput {
   Register source = -1;
-  DataType type = DataType::kFloat32;   ///< float32, float16, bfloat16; with `quantization` int8 or uint8.
+  DataType type = DataType::kFloat32;   ///< float32, float16, bfloat16; with `quantization` int8, uint8, fp8.
   std::vector<std::int64_t> strides;    ///< As ProgramInput's; 0 along the row dimensions: one value per row.
   Rounding rounding = Rounding::kNone;  ///< Applied before the element is converted to its type.
   int alignment = 16;
-  /// Stored as integers: clamp(round_half_even(x / scale), -128, 127) or 0 ... 255, a true division; NaN is 0.
+  /// Stored as integers: clamp(round_half_even(x / scale), -128, 127) or 0 ... 255, a true division; NaN is 0. Or as
+  /// elements of fp8 e4m3, of that type or of float16: the nearest to x / scale, at most 448; NaN stays.
   std::optional<Quantization> quantization;
 };
 

@@ -36,7 +36,8 @@ class Runtime final : public LoweringTarget {
                                                const std::function<Tensor()>& make) override;
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
-  bool has_fused_products() override { return device_.architecture() == "sm_90a"; }
+  bool has_fused_products() override { return is_hopper(); }
+  bool is_hopper() override { return device_.architecture() == "sm_90a"; }
 
   /// Plans to choose from: those that has_convolution() made, which takes seconds, once; else new ones.
   std::vector<std::unique_ptr<ConvolutionPlan>> candidates(const ConvolutionSpec& spec);

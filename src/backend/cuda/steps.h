@@ -52,6 +52,7 @@ struct KernelStep {
 struct ProductStep {
   MatrixProductSpec spec;
   Pointer a, b, bias, residual, d;
+  float factor = 1;                                       ///< As MatrixProductOperands::factor.
   std::shared_ptr<const MatrixLibrary::Product> product;  ///< Set when it is chosen.
 };
 

@@ -26,6 +26,7 @@ class WeightBudget final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override { return target_.has_convolution(spec); }
   bool has_product(const MatrixProductSpec& spec) override { return target_.has_product(spec); }
   bool has_fused_products() override { return target_.has_fused_products(); }
+  bool is_hopper() override { return target_.is_hopper(); }
 
  private:
   bool is_beyond() const { return bytes_ > limit_; }

@@ -1,0 +1,278 @@
+// A warp multiplies 16 columns of the matrix by up to 8 rows with mma.m16n8k16, the matrix as its first operand. In a
+// chunk, a lane has as many neighbors along k as 16 bytes hold of two columns (16 of 4 bits, 8 of 8 bits): which k is
+// which of an instruction does not matter, as long as it is the same in both operands. So the matrix is packed in the
+// order of registers, and x is read in words of 16 bytes. The warps of a block share the chunks of the same columns.
+#include "backend/cuda/narrow_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cuda/element_source.h"
+#include "core/parallel.h"
+#include "formats/numeric_format.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr std::int64_t kColumns = 16, kLanes = 32, kQuad = 4, kLaneBytes = 16;
+
+bool has_four_bits(Format format) { return format == Format::kInt4 || format == Format::kFloat4E2M1; }
+/// Elements along k that a lane has of a chunk.
+std::int64_t lane_elements(Format format) { return has_four_bits(format) ? 16 : 8; }
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t column_tiles(const NarrowProductSpec& s) { return divided_up(s.n, kColumns); }
+std::int64_t chunks(const NarrowProductSpec& s) { return divided_up(s.k, kQuad * lane_elements(s.format)); }
+std::int64_t groups(const NarrowProductSpec& s) { return divided_up(s.k, s.block); }
+/// Elements are multiplied by their scales in float16, which is exact before it rounds.
+bool multiplies_halves(const NarrowProductSpec& s) {
+  return s.half_scales && s.format == Format::kInt4 && s.type == DataType::kFloat16;
+}
+
+/// Codes become halves by moving their bits: floats smaller by this.
+float lost_factor(Format format) {
+  return format == Format::kFloat4E2M1 ? 0x1p14f : format == Format::kFloat8E4M3 ? 0x1p8f : 1.0f;
+}
+
+std::uint32_t code_of(Format format, float element) {
+  if (format == Format::kInt4) return static_cast<std::uint32_t>(static_cast<int>(element) + 8) & 15;
+  if (format == Format::kInt8) return static_cast<std::uint32_t>(static_cast<int>(element) + 128) & 255;
+  return encode(format_of(format), static_cast<double>(element), {.saturate = true});
+}
+
+constexpr const char* kFunctions = R"(  struct Chunk { uint4 words; Scale scales; };
+  // The two columns' weights of four neighbors along k, as mma takes them: column g of the first two, column g + 8 of
+  // these, then both of the last two.
+  const auto weights_of = [](const Chunk& chunk, int step, u32 (&a)[4]) {
+  const u32 words[4] = {chunk.words.x, chunk.words.y, chunk.words.z, chunk.words.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+DECODE  }
+  };
+)";
+
+constexpr const char* kIntegerHalves = R"(    const u32 bits = words[step] >> 4 * j & 0x000f000fu;
+    const u32 scale = j % 2 == 0 ? chunk.scales & 0xffffu : chunk.scales >> 16;
+    a[j] = multiplied_f16x2(subtracted_f16x2(bits | 0x64006400u, 0x64086408u), scale | scale << 16);
+)";
+constexpr const char* kIntegerOf4 = R"(    const u32 bits = words[step] >> 4 * j & 0x000f000fu;
+    const u32 pair = subtracted_f16x2(bits | 0x64006400u, 0x64086408u);
+    const float scale = j % 2 == 0 ? chunk.scales.x : chunk.scales.y;
+    a[j] = PAIR(widen_f16((u16)pair) * scale, widen_f16((u16)(pair >> 16)) * scale);
+)";
+constexpr const char* kFloatOf4 = R"(    const u32 bits = words[step] >> 4 * j & 0x000f000fu;
+    const u32 pair = (bits & 0x00080008u) << 12 | (bits & 0x00070007u) << 9;
+    const float scale = j % 2 == 0 ? chunk.scales.x : chunk.scales.y;
+    a[j] = PAIR(widen_f16((u16)pair) * scale, widen_f16((u16)(pair >> 16)) * scale);
+)";
+constexpr const char* kIntegerOf8 = R"(    const u32 bits = words[2 * step + j / 2] >> 16 * (j % 2);
+    const float scale = j % 2 == 0 ? chunk.scales.x : chunk.scales.y;
+    // 2^23 and an integer, as a float.
+    const float low = __uint_as_float(0x4b000000u | (bits & 0xffu)) - 8388736.0f;
+    const float high = __uint_as_float(0x4b000000u | (bits >> 8 & 0xffu)) - 8388736.0f;
+    a[j] = PAIR(low * scale, high * scale);
+)";
+constexpr const char* kFloatOf8 = R"(    const u32 bits = words[2 * step + j / 2] >> 16 * (j % 2);
+    const u32 low = (bits & 0x80u) << 8 | (bits & 0x7fu) << 7, high = (bits & 0x8000u) | (bits >> 1 & 0x3f80u);
+    const float scale = j % 2 == 0 ? chunk.scales.x : chunk.scales.y;
+    a[j] = PAIR(widen_f16((u16)low) * scale, widen_f16((u16)high) * scale);
+)";
+
+constexpr const char* kKernel = R"(  __shared__ float parts[WARPS][16][9];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+  const u8* const tile = weights + ((u64)blockIdx.x * CHUNKS * 32 + lane) * 16;
+  const Scale* const own = (const Scale*)scales + (u64)blockIdx.x * GROUPS * 8 + g;
+  Chunk chunk[DEPTH];
+  const auto fetch = [&](int first) {
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) {
+      const int c = first + d * WARPS;
+      if (c < CHUNKS) chunk[d].words = streamed(tile + (u64)c * 512);
+    }
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) {
+      const int c = first + d * WARPS, group = (c * 4 + t) * LANE / BLOCK;
+      if (c < CHUNKS) chunk[d].scales = own[(group < GROUPS ? group : GROUPS - 1) * 8];
+    }
+  };
+  // Constants are there before the kernels that this one waits for have ended.
+  fetch(warp);
+  begin();
+  float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+  for (int first = warp; first < CHUNKS; first += WARPS * DEPTH) {
+    Chunk now[DEPTH];
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) now[d] = chunk[d];
+    if (CHUNKS > WARPS * DEPTH) fetch(first + WARPS * DEPTH);
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) {
+      const int c = first + d * WARPS, at = (c * 4 + t) * LANE;
+      if (c < CHUNKS) {
+        uint4 x[LANE / 8];
+#pragma unroll
+        for (int i = 0; i < LANE / 8; ++i) {
+          x[i] = make_uint4(0, 0, 0, 0);
+          if (g < M && at < K) x[i] = *(const uint4*)(in0 + ((u64)g * K + at + i * 8) * 2);
+        }
+#pragma unroll
+        for (int step = 0; step < LANE / 4; ++step) {
+          u32 a[4];
+          weights_of(now[d], step, a);
+          const uint4 four = x[step / 2];
+          multiply_TYPE(sums, a, step % 2 == 0 ? four.x : four.z, step % 2 == 0 ? four.y : four.w);
+        }
+      }
+    }
+  }
+  parts[warp][g][2 * t] = sums[0];
+  parts[warp][g][2 * t + 1] = sums[1];
+  parts[warp][g + 8][2 * t] = sums[2];
+  parts[warp][g + 8][2 * t + 1] = sums[3];
+  __syncthreads();
+  for (int e = threadIdx.x; e < 16 * M; e += 32 * WARPS) {
+    const i64 row = e / 16, column = (i64)blockIdx.x * 16 + e % 16;
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) sum += parts[w][e % 16][row];
+    if (column < N) {
+EPILOGUE    }
+  }
+}
+)";
+
+/// Of the program's domain: that of a row and a column.
+std::vector<std::string> index_of(const Shape& domain) {
+  std::vector<std::string> index(domain.size());
+  std::int64_t inner = 1;
+  for (std::size_t d = domain.size() - 1; d-- > 0; inner *= domain[d])
+    index[d] = fmt::format("row / {} % {}", inner, domain[d]);
+  index.back() = "column";
+  return index;
+}
+
+std::string epilogue_of(const ProgramSpec& program) {
+  std::vector<std::string> pointers{""}, given{"sum"};
+  for (std::size_t i = 1; i < program.inputs.size(); ++i) {
+    pointers.push_back(fmt::format("in{}", i));
+    given.emplace_back();
+  }
+  const std::vector<std::string> index = index_of(program.domain);
+  std::string text = element_code(program.program, program.inputs, pointers, given, index, "r");
+  for (std::size_t o = 0; o < program.outputs.size(); ++o)
+    text += store_code(program.outputs[o], fmt::format("out{}", o), sum_of_strides(program.outputs[o].strides, index),
+                       fmt::format("r{}", program.outputs[o].source)) +
+            "\n";
+  return text;
+}
+
+std::string decode_of(const NarrowProductSpec& spec) {
+  if (multiplies_halves(spec)) return kIntegerHalves;
+  std::string text = spec.format == Format::kInt4         ? kIntegerOf4
+                     : spec.format == Format::kFloat4E2M1 ? kFloatOf4
+                     : spec.format == Format::kInt8       ? kIntegerOf8
+                                                          : kFloatOf8;
+  return replaced(std::move(text), "PAIR", spec.type == DataType::kFloat16 ? "pair_f16" : "pair_bf16");
+}
+
+/// What was fastest on an H100 (132 processors) for matrices of 2048 x 2048 to 11008 x 4096.
+struct Form {
+  std::int64_t warps = 16, depth = 2;
+};
+Form form_of(const NarrowProductSpec& spec) {
+  constexpr std::int64_t kManyTiles = 512;
+  Form form;
+  if (column_tiles(spec) >= kManyTiles) form.warps = 8;
+  while (form.warps > 1 && form.warps > chunks(spec)) form.warps /= 2;
+  if (chunks(spec) <= form.warps) form.depth = 1;
+  return form;
+}
+
+}  // namespace
+
+bool has_narrow_source(const NarrowProductSpec& s) {
+  constexpr std::int64_t kMultiple = 16;
+  return s.m >= 1 && s.m <= NarrowProductSpec::kMostRows && s.n >= 1 && s.k % kMultiple == 0 && s.k > 0 &&
+         (s.block % kMultiple == 0 || s.block >= s.k) && (s.type == DataType::kFloat16 || s.type == DataType::kBFloat16) &&
+         s.k * s.n < std::int64_t{1} << 40 && s.k < std::numeric_limits<int>::max() / 2;
+}
+
+DataType scale_type(const NarrowProductSpec& spec) {
+  return multiplies_halves(spec) ? DataType::kFloat16 : DataType::kFloat32;
+}
+
+Tensor packed_elements(const NarrowProductSpec& s, const NarrowWeights::Matrix& matrix) {
+  const std::int64_t lane = lane_elements(s.format), count = chunks(s), bits = has_four_bits(s.format) ? 4 : 8;
+  Tensor result(DataType::kUInt8, {column_tiles(s) * count * kLanes * kLaneBytes});
+  auto* const out = result.data<std::uint8_t>();
+  const float* const in = matrix.elements.data<float>();
+  const std::uint32_t nothing = code_of(s.format, 0);
+  parallel_for(column_tiles(s), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin * count * kLanes; at < end * count * kLanes; ++at) {
+      const std::int64_t tile = at / (count * kLanes), chunk = at / kLanes % count, g = at % kLanes / kQuad,
+                         t = at % kQuad;
+      std::uint32_t words[4] = {};
+      for (std::int64_t i = 0; i < lane; ++i)
+        for (std::int64_t half = 0; half < 2; ++half) {
+          const std::int64_t column = tile * kColumns + half * 8 + g, k = (chunk * kQuad + t) * lane + i;
+          const std::uint32_t code =
+              column < s.n && k < s.k ? code_of(s.format, in[column * s.k + k]) : nothing;
+          const std::int64_t step = i / 4, pair = i / 2 % 2, second = i % 2;
+          if (bits == 4)
+            words[step] |= code << (4 * (half + 2 * pair) + 16 * second);
+          else
+            words[2 * step + pair] |= code << (16 * half + 8 * second);
+        }
+      std::copy_n(reinterpret_cast<const std::uint8_t*>(words), kLaneBytes, out + at * kLaneBytes);
+    }
+  });
+  return result;
+}
+
+Tensor packed_scales(const NarrowProductSpec& s, const NarrowWeights::Matrix& matrix) {
+  const std::int64_t count = groups(s);
+  Tensor result(DataType::kFloat32, {column_tiles(s) * count * kColumns});
+  float* out = result.data<float>();
+  const float *elements = matrix.elements.data<float>(), *scales = matrix.scales.data<float>();
+  for (std::int64_t tile = 0; tile < column_tiles(s); ++tile)
+    for (std::int64_t group = 0; group < count; ++group)
+      for (std::int64_t i = 0; i < kColumns; ++i) {
+        const std::int64_t column = tile * kColumns + i % 2 * 8 + i / 2;
+        float scale = column < s.n ? scales[column * count + group] * lost_factor(s.format) : 0.0f;
+        // What is no number among the elements has no code: its scale is none.
+        if (column < s.n && s.format == Format::kFloat8E4M3) {
+          const float* const row = elements + column * s.k;
+          if (!std::all_of(row + group * s.block, row + std::min(s.k, (group + 1) * s.block),
+                           [](float x) { return std::isfinite(x); }))
+            scale = std::numeric_limits<float>::quiet_NaN();
+        }
+        *out++ = scale;
+      }
+  return result;
+}
+
+KernelSource narrow_product_source(const NarrowProductSpec& spec) {
+  const Form form = form_of(spec);
+  KernelSource made;
+  std::string text = prelude();
+  text += fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}) kernel(const u8* in0, const u8* weights, const u8* scales",
+      form.warps * kLanes);
+  for (std::size_t i = 1; i < spec.program.inputs.size(); ++i) text += fmt::format(", const u8* in{}", i);
+  for (std::size_t o = 0; o < spec.program.outputs.size(); ++o) text += fmt::format(", u8* out{}", o);
+  text += fmt::format(
+      ") {{\n  constexpr int M = {}, K = {}, BLOCK = {}, LANE = {}, CHUNKS = {}, GROUPS = {}, WARPS = {}, DEPTH = {};\n"
+      "  constexpr i64 N = {};\n  typedef {} Scale;\n",
+      spec.m, spec.k, std::min(spec.block, spec.k), lane_elements(spec.format), chunks(spec), groups(spec), form.warps,
+      form.depth, spec.n, multiplies_halves(spec) ? "u32" : "float2");
+  text += replaced(kFunctions, "DECODE", decode_of(spec));
+  text += replaced(replaced(kKernel, "TYPE", type_code(spec.type)), "EPILOGUE", epilogue_of(spec.program));
+  made.source = std::move(text);
+  made.grid[0] = static_cast<unsigned>(column_tiles(spec));
+  made.block = static_cast<unsigned>(form.warps * kLanes);
+  return made;
+}
+
+}  // namespace ulpscope::cuda
