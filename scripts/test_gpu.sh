@@ -69,6 +69,11 @@ check "convolutions" "$bin/convolution_check"
 check "products" "$bin/matrix_check"
 check "products with programs" "$bin/product_check"
 check "tactics" "$python" tests/gpu/check_tactics.py "$bin/ulpscope" tests/truth/residual_cnn.onnx tests/truth/mlp.onnx
+if "$python" -c 'import ml_dtypes, onnx' 2>/dev/null; then
+  check "fp8, and weights of a few bits" "$python" tests/gpu/check_formats.py "$bin/ulpscope"
+else
+  say "fp8, and weights of a few bits: left out, $python lacks onnx or ml_dtypes"
+fi
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 for kind in attention recurrent upsampling; do

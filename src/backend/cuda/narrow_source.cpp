@@ -89,12 +89,12 @@ constexpr const char* kKernel = R"(  __shared__ float parts[WARPS][16][9];
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) {
       const int c = first + d * WARPS;
-      if (c < CHUNKS) chunk[d].words = streamed(tile + (u64)c * 512);
+      if (WHOLE || c < CHUNKS) chunk[d].words = streamed(tile + (u64)c * 512);
     }
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) {
       const int c = first + d * WARPS, group = (c * 4 + t) * LANE / BLOCK;
-      if (c < CHUNKS) chunk[d].scales = own[(group < GROUPS ? group : GROUPS - 1) * 8];
+      if (WHOLE || c < CHUNKS) chunk[d].scales = own[(group < GROUPS ? group : GROUPS - 1) * 8];
     }
   };
   // Constants are there before the kernels that this one waits for have ended.
@@ -106,11 +106,11 @@ constexpr const char* kKernel = R"(  __shared__ float parts[WARPS][16][9];
     Chunk now[DEPTH];
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) now[d] = chunk[d];
-    if (CHUNKS > WARPS * DEPTH) fetch(first + WARPS * DEPTH);
+    if (CHUNKS > WARPS * DEPTH && first + WARPS * DEPTH < CHUNKS) fetch(first + WARPS * DEPTH);
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) {
       const int c = first + d * WARPS, at = (c * 4 + t) * LANE;
-      if (c < CHUNKS) {
+      if (WHOLE || c < CHUNKS) {
         uint4 x[LANE / 8];
 #pragma unroll
         for (int i = 0; i < LANE / 8; ++i) {
@@ -177,16 +177,18 @@ std::string decode_of(const NarrowProductSpec& spec) {
   return replaced(std::move(text), "PAIR", spec.type == DataType::kFloat16 ? "pair_f16" : "pair_bf16");
 }
 
-/// What was fastest on an H100 (132 processors) for matrices of 2048 x 2048 to 11008 x 4096.
+/// What was fastest on an H100 and an H200 (132 processors) for matrices of 2048 x 2048 to 11008 x 4096.
 struct Form {
-  std::int64_t warps = 16, depth = 2;
+  std::int64_t warps = 16, depth = 2;  ///< Chunks that a warp loads ahead.
 };
 Form form_of(const NarrowProductSpec& spec) {
-  constexpr std::int64_t kManyTiles = 512;
+  constexpr std::int64_t kManyTiles = 512, kMostAhead = 4;
   Form form;
   if (column_tiles(spec) >= kManyTiles) form.warps = 8;
   while (form.warps > 1 && form.warps > chunks(spec)) form.warps /= 2;
-  if (chunks(spec) <= form.warps) form.depth = 1;
+  // All of them, where these are few.
+  const std::int64_t all = divided_up(chunks(spec), form.warps);
+  if (all <= (form.warps == 16 ? kMostAhead : form.depth)) form.depth = all;
   return form;
 }
 
@@ -264,9 +266,9 @@ KernelSource narrow_product_source(const NarrowProductSpec& spec) {
   for (std::size_t o = 0; o < spec.program.outputs.size(); ++o) text += fmt::format(", u8* out{}", o);
   text += fmt::format(
       ") {{\n  constexpr int M = {}, K = {}, BLOCK = {}, LANE = {}, CHUNKS = {}, GROUPS = {}, WARPS = {}, DEPTH = {};\n"
-      "  constexpr i64 N = {};\n  typedef {} Scale;\n",
+      "  constexpr i64 N = {};\n  constexpr bool WHOLE = {};\n  typedef {} Scale;\n",
       spec.m, spec.k, std::min(spec.block, spec.k), lane_elements(spec.format), chunks(spec), groups(spec), form.warps,
-      form.depth, spec.n, multiplies_halves(spec) ? "u32" : "float2");
+      form.depth, spec.n, chunks(spec) % (form.warps * form.depth) == 0, multiplies_halves(spec) ? "u32" : "float2");
   text += replaced(kFunctions, "DECODE", decode_of(spec));
   text += replaced(replaced(kKernel, "TYPE", type_code(spec.type)), "EPILOGUE", epilogue_of(spec.program));
   made.source = std::move(text);
