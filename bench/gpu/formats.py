@@ -1,9 +1,9 @@
 """Products of fp8, and by weights of a few bits, beside cuBLASLt's of fp16 in torch: formats.py GPU_LATENCY FOLDER
 
 Chains of products: microseconds per product, least of several graph launches on both sides. Weights alone: the chain's
-are far more than a GPU's cache (200 MB in fp16), so that each is read from memory. fp8 on both sides: with a GELU behind
-each product, which leaves the elements that the next one reads, and in torch, too. FOLDER gets the networks.
-Needs torch for CUDA, onnx and ml_dtypes.
+are far more than a GPU's cache (200 MB in fp16), so that each is read from memory. fp8 on both sides: with a GELU
+behind each product, which leaves the elements that the next one reads, and in torch, too. FOLDER gets the networks.
+Needs torch for CUDA and onnx.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import subprocess
 import sys
 
-import ml_dtypes
 import numpy as np
 import onnx
 import torch
@@ -111,9 +110,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     print(torch.cuda.get_device_name(), torch.__version__, "us per product, time of torch's fp16 / ours", flush=True)
-    small, turns = [(2048, 2048)] * 25, [(4096, 11008), (11008, 4096)] * 2
+    small, middle, turns = [(2048, 2048)] * 25, [(4096, 4096)] * 7, [(4096, 11008), (11008, 4096)] * 2
     rows = [(m, name, sizes) for m in (1, 8) for name, sizes in
-            (("2048 x 2048", small), ("4096 x 4096", [(4096, 4096)] * 7), ("4096 x 11008 and back", turns))]  # fmt: skip
+            (("2048 x 2048", small), ("4096 x 4096", middle), ("4096 x 11008 and back", turns))]  # fmt: skip
     for m, name, sizes in [] if arguments.only == "fp8" else [*rows, (4096, "4096 x 4096", [(4096, 4096)] * 4)]:
         peer = torch_time(m, sizes)
         text = f"{m} x {name}: torch {peer:.2f}"

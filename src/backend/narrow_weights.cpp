@@ -21,8 +21,8 @@ bool is_narrow(Format format) {
 }
 
 /// As [n, k], of elements that lie so or, unless `turned`, as [k, n].
-NarrowWeights::Matrix arranged(const NarrowWeights& made, bool turned, const ScaleLayout& layout, const Tensor& elements,
-                               const Tensor& scales, float second) {
+NarrowWeights::Matrix arranged(const NarrowWeights& made, bool turned, const ScaleLayout& layout,
+                               const Tensor& elements, const Tensor& scales, float second) {
   const std::int64_t n = made.n, k = made.k, block = made.block, groups = (k + block - 1) / block;
   NarrowWeights::Matrix result{Tensor(DataType::kFloat32, {n, k}), Tensor(DataType::kFloat32, {n, groups})};
   const float *in = elements.data<float>(), *by = scales.data<float>();

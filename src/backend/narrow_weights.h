@@ -12,7 +12,7 @@ namespace ulpscope {
 
 /// A matrix [n, k] of elements; the value of each is float32(element * scale), rounded as the product reads it.
 struct NarrowWeights {
-  std::string key;  ///< Names the elements and their scales in the cache.
+  std::string key;                ///< Names the elements and their scales in the cache.
   Format format = Format::kInt4;  ///< int4, int8, fp8 e4m3 or fp4 e2m1.
   std::int64_t n = 0, k = 0;
   std::int64_t block = 0;    ///< Elements along k that share a scale; k: all of a row.

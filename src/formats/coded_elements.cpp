@@ -67,7 +67,8 @@ void CodedElements::release() const noexcept {
 DequantizedElements::DequantizedElements(Tensor codes, ScaleLayout layout, const Tensor& scales,
                                          const Tensor& zero_points)
     : codes_(std::move(codes)), layout_(std::move(layout)), scales_(as_floats(scales)), zeros_{0.0} {
-  has_half_scales_ = std::ranges::all_of(scales_.values<float>(), [](float x) { return round_value(x, Rounding::kF16) == x; });
+  has_half_scales_ =
+      std::ranges::all_of(scales_.values<float>(), [](float x) { return round_value(x, Rounding::kF16) == x; });
   if (!zero_points) return;
   const Tensor zeros = zero_points.cast(DataType::kFloat64);
   zeros_.assign(zeros.data<double>(), zeros.data<double>() + zeros.size());

@@ -101,7 +101,8 @@ TEST(CudaLoweringFp8, Convolutions) {
     const auto x = n.input("x", {1, 20, 6, 7});
     auto y = n.add("Conv", {x, n.weight({24, 20, 3, 3}), n.weight({24})}, {A("pads", Ints(4, 1))});
     if (with_normalization)
-      y = n.add("BatchNormalization", {y, n.weight({24}, 0.5, 1.5), n.weight({24}), n.weight({24}), n.weight({24}, 0.5, 2)});
+      y = n.add("BatchNormalization",
+                {y, n.weight({24}, 0.5, 1.5), n.weight({24}), n.weight({24}), n.weight({24}, 0.5, 2)});
     n.output(n.add("Relu", {y}));
     cases.check({{"x", 0.05f}}, 0);
   }

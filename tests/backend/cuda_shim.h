@@ -160,11 +160,19 @@ inline std::string portable_prelude() {
       {"begin", "DEVICE void begin() {}"},
       {"exp2_of", "DEVICE float exp2_of(float x) { return exp2f(x); }"},
       {"narrow_f16", "DEVICE u16 narrow_f16(float x) { return ulpscope::f16_bits(x); }"},
-      {"multiplied_f16x2", "DEVICE u32 multiplied_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) * widen_f16(b), widen_f16(a >> 16) * widen_f16(b >> 16)); }"},
-      {"subtracted_f16x2", "DEVICE u32 subtracted_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) - widen_f16(b), widen_f16(a >> 16) - widen_f16(b >> 16)); }"},
+      {"multiplied_f16x2",
+       "DEVICE u32 multiplied_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) * widen_f16(b), widen_f16(a >> 16) * "
+       "widen_f16(b >> 16)); }"},
+      {"subtracted_f16x2",
+       "DEVICE u32 subtracted_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) - widen_f16(b), widen_f16(a >> 16) - "
+       "widen_f16(b >> 16)); }"},
       {"streamed", "DEVICE uint4 streamed(const u8* p) { return *(const uint4*)p; }"},
-      {"multiply_f16", "DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, widen_f16); }"},
-      {"multiply_bf16", "DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, [](u16 x) { return __uint_as_float((u32)x << 16); }); }"},
+      {"multiply_f16",
+       "DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, "
+       "widen_f16); }"},
+      {"multiply_bf16",
+       "DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, "
+       "[](u16 x) { return __uint_as_float((u32)x << 16); }); }"},
       {"pair_e4m3", "DEVICE u32 pair_e4m3(float x, float y) { return code_e4m3(x) | code_e4m3(y) << 8; }"},
       {"narrow_bf16", "DEVICE u16 narrow_bf16(float x) { return ulpscope::bf16_bits(x); }"},
       {"pair_f16", "DEVICE u32 pair_f16(float x, float y) { return narrow_f16(x) | (u32)narrow_f16(y) << 16; }"},

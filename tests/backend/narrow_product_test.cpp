@@ -71,15 +71,15 @@ void expect_bits_of_packed_weights(const NarrowCase& c, DataType type, bool tran
 TEST(NarrowProduct, HasTheBitsOfPackedWeights) {
   if (products_depend_on_threads()) GTEST_SKIP() << "no AVX-512";
   for (const NarrowCase& c : std::vector<NarrowCase>{{1, 512, 512},
-                                         {1, 4096, 1000},
-                                         {2, 768, 3072},
-                                         {7, 3072, 768},
-                                         {16, 1024, 4097},
-                                         {64, 384, 1536},
-                                         {65, 333, 999},
-                                         {128, 1000, 333},
-                                         {300, 11008, 64},
-                                         {3, 20000, 70}})
+                                                     {1, 4096, 1000},
+                                                     {2, 768, 3072},
+                                                     {7, 3072, 768},
+                                                     {16, 1024, 4097},
+                                                     {64, 384, 1536},
+                                                     {65, 333, 999},
+                                                     {128, 1000, 333},
+                                                     {300, 11008, 64},
+                                                     {3, 20000, 70}})
     for (const bool transposed : {false, true}) {
       expect_bits_of_packed_weights(c, DataType::kFloat16, transposed, false, Rounding::kNone);
       expect_bits_of_packed_weights(c, DataType::kBFloat16, transposed, true, Rounding::kNone);

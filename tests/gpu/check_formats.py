@@ -56,11 +56,13 @@ def fp8_model(path: pathlib.Path, kind: str, m: int, k: int, n: int, tail: str, 
     w = random.normal(0, 60, (k, n))
     w = np.clip(np.abs(w) if positive else w, -448, 448).astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
     x = np.abs(random.normal(0, 1, (m, k))) if positive else random.normal(0, 1, (m, k))
-    nodes = [node("QuantizeLinear", ["x", "sx", "zero"], ["xq"]), node("DequantizeLinear", ["xq", "sx", "zero"], ["xd"]),
+    nodes = [node("QuantizeLinear", ["x", "sx", "zero"], ["xq"]),
+             node("DequantizeLinear", ["xq", "sx", "zero"], ["xd"]),
              node("DequantizeLinear", ["w", "sw"], ["wd"], axis=1), node("MatMul", ["xd", "wd"], ["p"])]  # fmt: skip
-    nodes += {"bias": [node("Add", ["p", "b"], ["s"]), node("Relu", ["s"], ["y"])], "sigmoid": [node("Sigmoid", ["p"], ["y"])],
-              "none": [node("Identity", ["p"], ["y"])]}[tail]  # fmt: skip
-    weights = [tensor("sx", number, np.array(0.0123)), tensor("sw", number, random.uniform(0.001, 0.01, n) if channels else np.array(0.0031)),
+    nodes += {"bias": [node("Add", ["p", "b"], ["s"]), node("Relu", ["s"], ["y"])],
+              "sigmoid": [node("Sigmoid", ["p"], ["y"])], "none": [node("Identity", ["p"], ["y"])]}[tail]  # fmt: skip
+    scales = random.uniform(0.001, 0.01, n) if channels else np.array(0.0031)
+    weights = [tensor("sx", number, np.array(0.0123)), tensor("sw", number, scales),
                tensor("zero", TensorProto.FLOAT8E4M3FN, np.array(0)), tensor("w", TensorProto.FLOAT8E4M3FN, w)]  # fmt: skip
     if tail == "bias":
         weights.append(tensor("b", number, random.normal(0, 1, n)))
@@ -130,8 +132,8 @@ class Checks:
             self.say(holds, f"{name}, {rule}: {same:.4%} of the bits, {error:.1e} from exact sums")
         usual = self.run(model, *words, "--backend", "cuda")
         if self.hopper:
-            self.say(bool(np.array_equal(usual, self.run(model, *words, "--accumulation", "hopper", "--backend", "cuda"))),
-                     f"{name}: hopper without a word")  # fmt: skip
+            hopper = self.run(model, *words, "--accumulation", "hopper", "--backend", "cuda")
+            self.say(bool(np.array_equal(usual, hopper)), f"{name}: hopper without a word")
 
     def weights(self, kind: str, block: int, rows: int, k: int, n: int, transposed: bool) -> None:
         name = f"{kind}{f' in blocks of {block}' if block else ''}, {rows} x {k} x {n}{' turned' if transposed else ''}"

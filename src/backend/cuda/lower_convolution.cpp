@@ -273,8 +273,7 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(steps_.constant_memory(
       fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-      bytes ? DataType::kInt8 : spec.operands,
-      [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+      bytes ? DataType::kInt8 : spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
       }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));

@@ -80,7 +80,8 @@ std::optional<DataType> type_of_rows(const KernelLowering& context, const Produc
 WantedElements wanted_elements(const KernelLowering& context, const Store& store) {
   WantedElements wanted;
   if (store.exact || store.tensor == kNone) return wanted;
-  wanted.alone = std::ranges::find(context.spec_.network->outputs, store.tensor) == context.spec_.network->outputs.end();
+  wanted.alone =
+      std::ranges::find(context.spec_.network->outputs, store.tensor) == context.spec_.network->outputs.end();
   for (const KernelDescription* reader : context.uses_[store.tensor].readers) {
     const auto* product = std::get_if<ProductKernel>(reader);
     if (const auto* layer = std::get_if<LayerKernel>(reader); layer != nullptr && layer->operands.size() > 1) {
@@ -92,8 +93,9 @@ WantedElements wanted_elements(const KernelLowering& context, const Store& store
     const bool reads = product != nullptr && product->operands[0].tensor == store.tensor;
     const auto type = reads ? type_of_rows(context, *product) : std::nullopt;
     const auto is_it = [&](const Operand& operand) { return operand.tensor == store.tensor; };
-    wanted.alone &= type && std::ranges::count_if(product->operands, is_it) == 1 &&
-                    std::ranges::none_of(product->epilogue.loads, [&](const Load& load) { return is_it(load.operand); });
+    wanted.alone &=
+        type && std::ranges::count_if(product->operands, is_it) == 1 &&
+        std::ranges::none_of(product->epilogue.loads, [&](const Load& load) { return is_it(load.operand); });
     if (!type) continue;
     const WantedElements::Form form{product->operands[0].quantization(), *type};
     if (std::ranges::find(wanted.forms, form) == wanted.forms.end()) wanted.forms.push_back(form);
@@ -114,9 +116,9 @@ bool Products::lower_fp8(const ProductKernel& kernel, const ops::MatrixForm& for
 
   ProductResults results;
   results.channel = kernel.epilogue.domain.size() - 1;
-  const MatrixWeights weights = constant ? matrices_.element_weights(
-                                               kernel, {.n = s->n, .k = s->k, .transpose_b = form.transpose_b})
-                                         : MatrixWeights();
+  const MatrixWeights weights =
+      constant ? matrices_.element_weights(kernel, {.n = s->n, .k = s->k, .transpose_b = form.transpose_b})
+               : MatrixWeights();
   const ElementViews views = read_both(kernel, form, *s, weights, {spec.operands, spec.operands}, true);
   ProductStep step{.spec = spec};
   step.a = pointer(views.a), step.b = pointer(views.b);

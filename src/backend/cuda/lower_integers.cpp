@@ -68,8 +68,8 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
       constant ? matrices_.integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b}) : MatrixWeights();
   const auto type_of_bytes = [](bool is_unsigned) { return is_unsigned ? DataType::kUInt8 : DataType::kInt8; };
   const ElementViews views =
-      read_both(kernel, form, *s, weights,
-                {type_of_bytes(a.quantization().is_unsigned()), type_of_bytes(unsigned_b)}, by_library);
+      read_both(kernel, form, *s, weights, {type_of_bytes(a.quantization().is_unsigned()), type_of_bytes(unsigned_b)},
+                by_library);
   const View &a_view = views.a, &b_view = views.b;
   results.scale = constant ? weights.scale : Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
   results.alpha = form.alpha;
@@ -103,9 +103,8 @@ Products::ElementViews Products::read_both(const ProductKernel& kernel, const op
   ElementViews views;
   if (s.batch.empty()) {
     const Shape transposed{s.m, s.k};
-    views.a =
-        matrices_.read_elements(a, types.first, a_shape,
-                                form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
+    views.a = matrices_.read_elements(
+        a, types.first, a_shape, form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
   } else {
     Shape domain = s.batch;
     domain.insert(domain.end(), {s.m, s.k});
@@ -123,9 +122,9 @@ Products::ElementViews Products::read_both(const ProductKernel& kernel, const op
     domain.insert(domain.end(), {s.k, s.n});
   }
   const Shape outer(domain.begin(), domain.end() - 2);
-  views.b = matrices_.read_elements(
-      b, types.second, domain,
-      matrix_strides(outer, s.k * s.n, form.transpose_b ? s.k : 1, form.transpose_b ? 1 : s.k));
+  views.b =
+      matrices_.read_elements(b, types.second, domain,
+                              matrix_strides(outer, s.k * s.n, form.transpose_b ? s.k : 1, form.transpose_b ? 1 : s.k));
   return views;
 }
 

@@ -13,8 +13,8 @@ std::optional<Products::Narrow> Products::narrow_of(const ProductKernel& kernel)
     return std::nullopt;
   const Shape &a_shape = shape(a.tensor), &domain = kernel.epilogue.domain;
   const DataType type = type_of(a.rounding);
-  if (a_shape.size() < 2 || domain.size() != a_shape.size() || num_elements(domain) == 0 || type != type_of(b.rounding) ||
-      type == DataType::kFloat32)
+  if (a_shape.size() < 2 || domain.size() != a_shape.size() || num_elements(domain) == 0 ||
+      type != type_of(b.rounding) || type == DataType::kFloat32)
     return std::nullopt;
   // Asked first: it is what rules out nearly all products of searches.
   if (num_elements(domain) / domain.back() > NarrowProductSpec::kMostRows) return std::nullopt;

@@ -186,9 +186,9 @@ std::string MatrixProductSpec::text() const {
   // Every product of every plan is looked for by this.
   return fmt::format(
       FMT_COMPILE("product {}x{}x{} batch {} {}{}{}->{} a {},{},{} b {},{},{} d {},{},{}{}{}{} aligned {}"), m, n, k,
-      batch, name_of(operands), tf32 ? " tf32" : "", fast ? " fast" : "", name_of(result), a.row_stride, a.column_stride, a.batch_stride,
-      b.row_stride, b.column_stride, b.batch_stride, d.row_stride, d.column_stride, d.batch_stride, bias ? " bias" : "",
-      residual ? " residual" : "", relu ? " relu" : "", alignment);
+      batch, name_of(operands), tf32 ? " tf32" : "", fast ? " fast" : "", name_of(result), a.row_stride,
+      a.column_stride, a.batch_stride, b.row_stride, b.column_stride, b.batch_stride, d.row_stride, d.column_stride,
+      d.batch_stride, bias ? " bias" : "", residual ? " residual" : "", relu ? " relu" : "", alignment);
 }
 
 bool adds_bias_before_rounding(const MatrixProductSpec& spec) {

@@ -197,8 +197,9 @@ Form form_of(const NarrowProductSpec& spec) {
 bool has_narrow_source(const NarrowProductSpec& s) {
   constexpr std::int64_t kMultiple = 16;
   return s.m >= 1 && s.m <= NarrowProductSpec::kMostRows && s.n >= 1 && s.k % kMultiple == 0 && s.k > 0 &&
-         (s.block % kMultiple == 0 || s.block >= s.k) && (s.type == DataType::kFloat16 || s.type == DataType::kBFloat16) &&
-         s.k * s.n < std::int64_t{1} << 40 && s.k < std::numeric_limits<int>::max() / 2;
+         (s.block % kMultiple == 0 || s.block >= s.k) &&
+         (s.type == DataType::kFloat16 || s.type == DataType::kBFloat16) && s.k * s.n < std::int64_t{1} << 40 &&
+         s.k < std::numeric_limits<int>::max() / 2;
 }
 
 DataType scale_type(const NarrowProductSpec& spec) {
@@ -219,8 +220,7 @@ Tensor packed_elements(const NarrowProductSpec& s, const NarrowWeights::Matrix& 
       for (std::int64_t i = 0; i < lane; ++i)
         for (std::int64_t half = 0; half < 2; ++half) {
           const std::int64_t column = tile * kColumns + half * 8 + g, k = (chunk * kQuad + t) * lane + i;
-          const std::uint32_t code =
-              column < s.n && k < s.k ? code_of(s.format, in[column * s.k + k]) : nothing;
+          const std::uint32_t code = column < s.n && k < s.k ? code_of(s.format, in[column * s.k + k]) : nothing;
           const std::int64_t step = i / 4, pair = i / 2 % 2, second = i % 2;
           if (bits == 4)
             words[step] |= code << (4 * (half + 2 * pair) + 16 * second);

@@ -155,7 +155,8 @@ class Placement {
   int host_integers(const Operand& operand);
 
   /// Elements of tensors with one scale: by tensor, Operand::exact, scale, format, type, domain, and strides over that.
-  using Elements = std::map<std::tuple<TensorId, bool, float, Format, DataType, Shape, std::vector<std::int64_t>>, View>;
+  using Elements =
+      std::map<std::tuple<TensorId, bool, float, Format, DataType, Shape, std::vector<std::int64_t>>, View>;
   Elements& elements() { return elements_; }
 
   bool is_on_device(TensorId id) const { return locations_[id].device || locations_[id].fine; }

@@ -73,8 +73,8 @@ class Matrices : KernelLowering {
 struct ProductResults {
   View view;
   Register done = 0;
-  Tensor scale, bias;       ///< acc * scale * second + bias: one element, or one per output channel.
-  float second = 1;         ///< Of products of float elements with a scale per output channel: that of the other operand.
+  Tensor scale, bias;  ///< acc * scale * second + bias: one element, or one per output channel.
+  float second = 1;    ///< Of products of float elements with a scale per output channel: that of the other operand.
   std::size_t channel = 0;  ///< The dimension of the output channels.
   float alpha = 1, beta = 1;
   Operand addend;
