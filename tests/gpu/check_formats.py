@@ -63,7 +63,7 @@ def fp8_model(path: pathlib.Path, kind: str, m: int, k: int, n: int, tail: str, 
               "sigmoid": [node("Sigmoid", ["p"], ["y"])], "none": [node("Identity", ["p"], ["y"])]}[tail]  # fmt: skip
     scales = random.uniform(0.001, 0.01, n) if channels else np.array(0.0031)
     weights = [tensor("sx", number, np.array(0.0123)), tensor("sw", number, scales),
-               tensor("zero", TensorProto.FLOAT8E4M3FN, np.array(0)), tensor("w", TensorProto.FLOAT8E4M3FN, w)]  # fmt: skip
+               tensor("zero", ELEMENTS["fp8"], np.array(0)), tensor("w", ELEMENTS["fp8"], w)]  # fmt: skip
     if tail == "bias":
         weights.append(tensor("b", number, random.normal(0, 1, n)))
     np.savez(path.with_suffix(".npz"), x=x.astype(np.float32 if kind == "bf16" else NUMPY[kind]))
