@@ -17,15 +17,15 @@
 namespace ulpscope::cuda {
 namespace {
 
-constexpr std::int64_t kColumns = 16, kLanes = 32, kQuad = 4, kLaneBytes = 16;
+constexpr std::int64_t kTileColumns = 16, kWarpLanes = 32, kQuad = 4, kLaneBytes = 16;
 
 bool has_four_bits(Format format) { return format == Format::kInt4 || format == Format::kFloat4E2M1; }
 /// Elements along k that a lane has of a chunk.
 std::int64_t lane_elements(Format format) { return has_four_bits(format) ? 16 : 8; }
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t column_tiles(const NarrowProductSpec& s) { return divided_up(s.n, kColumns); }
-std::int64_t chunks(const NarrowProductSpec& s) { return divided_up(s.k, kQuad * lane_elements(s.format)); }
-std::int64_t groups(const NarrowProductSpec& s) { return divided_up(s.k, s.block); }
+std::int64_t rounded_up_quotient(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t column_tiles(const NarrowProductSpec& s) { return rounded_up_quotient(s.n, kTileColumns); }
+std::int64_t chunks(const NarrowProductSpec& s) { return rounded_up_quotient(s.k, kQuad * lane_elements(s.format)); }
+std::int64_t groups(const NarrowProductSpec& s) { return rounded_up_quotient(s.k, s.block); }
 /// Elements are multiplied by their scales in float16, which is exact before it rounds.
 bool multiplies_halves(const NarrowProductSpec& s) {
   return s.half_scales && s.format == Format::kInt4 && s.type == DataType::kFloat16;
@@ -42,7 +42,7 @@ std::uint32_t code_of(Format format, float element) {
   return encode(format_of(format), static_cast<double>(element), {.saturate = true});
 }
 
-constexpr const char* kFunctions = R"(  struct Chunk { uint4 words; Scale scales; };
+constexpr const char* kNarrowFunctions = R"(  struct Chunk { uint4 words; Scale scales; };
   // The two columns' weights of four neighbors along k, as mma takes them: column g of the first two, column g + 8 of
   // these, then both of the last two.
   const auto weights_of = [](const Chunk& chunk, int step, u32 (&a)[4]) {
@@ -80,7 +80,7 @@ constexpr const char* kFloatOf8 = R"(    const u32 bits = words[2 * step + j / 2
     a[j] = PAIR(widen_f16((u16)low) * scale, widen_f16((u16)high) * scale);
 )";
 
-constexpr const char* kKernel = R"(  __shared__ float parts[WARPS][16][9];
+constexpr const char* kNarrowKernel = R"(  __shared__ float parts[WARPS][16][9];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const u8* const tile = weights + ((u64)blockIdx.x * CHUNKS * 32 + lane) * 16;
   const Scale* const own = (const Scale*)scales + (u64)blockIdx.x * GROUPS * 8 + g;
@@ -187,7 +187,7 @@ Form form_of(const NarrowProductSpec& spec) {
   if (column_tiles(spec) >= kManyTiles) form.warps = 8;
   while (form.warps > 1 && form.warps > chunks(spec)) form.warps /= 2;
   // All of them, where these are few.
-  const std::int64_t all = divided_up(chunks(spec), form.warps);
+  const std::int64_t all = rounded_up_quotient(chunks(spec), form.warps);
   if (all <= (form.warps == 16 ? kMostAhead : form.depth)) form.depth = all;
   return form;
 }
@@ -208,18 +208,18 @@ DataType scale_type(const NarrowProductSpec& spec) {
 
 Tensor packed_elements(const NarrowProductSpec& s, const NarrowWeights::Matrix& matrix) {
   const std::int64_t lane = lane_elements(s.format), count = chunks(s), bits = has_four_bits(s.format) ? 4 : 8;
-  Tensor result(DataType::kUInt8, {column_tiles(s) * count * kLanes * kLaneBytes});
+  Tensor result(DataType::kUInt8, {column_tiles(s) * count * kWarpLanes * kLaneBytes});
   auto* const out = result.data<std::uint8_t>();
   const float* const in = matrix.elements.data<float>();
   const std::uint32_t nothing = code_of(s.format, 0);
   parallel_for(column_tiles(s), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin * count * kLanes; at < end * count * kLanes; ++at) {
-      const std::int64_t tile = at / (count * kLanes), chunk = at / kLanes % count, g = at % kLanes / kQuad,
+    for (std::int64_t at = begin * count * kWarpLanes; at < end * count * kWarpLanes; ++at) {
+      const std::int64_t tile = at / (count * kWarpLanes), chunk = at / kWarpLanes % count, g = at % kWarpLanes / kQuad,
                          t = at % kQuad;
       std::uint32_t words[4] = {};
       for (std::int64_t i = 0; i < lane; ++i)
         for (std::int64_t half = 0; half < 2; ++half) {
-          const std::int64_t column = tile * kColumns + half * 8 + g, k = (chunk * kQuad + t) * lane + i;
+          const std::int64_t column = tile * kTileColumns + half * 8 + g, k = (chunk * kQuad + t) * lane + i;
           const std::uint32_t code = column < s.n && k < s.k ? code_of(s.format, in[column * s.k + k]) : nothing;
           const std::int64_t step = i / 4, pair = i / 2 % 2, second = i % 2;
           if (bits == 4)
@@ -235,13 +235,13 @@ Tensor packed_elements(const NarrowProductSpec& s, const NarrowWeights::Matrix& 
 
 Tensor packed_scales(const NarrowProductSpec& s, const NarrowWeights::Matrix& matrix) {
   const std::int64_t count = groups(s);
-  Tensor result(DataType::kFloat32, {column_tiles(s) * count * kColumns});
+  Tensor result(DataType::kFloat32, {column_tiles(s) * count * kTileColumns});
   float* out = result.data<float>();
   const float *elements = matrix.elements.data<float>(), *scales = matrix.scales.data<float>();
   for (std::int64_t tile = 0; tile < column_tiles(s); ++tile)
     for (std::int64_t group = 0; group < count; ++group)
-      for (std::int64_t i = 0; i < kColumns; ++i) {
-        const std::int64_t column = tile * kColumns + i % 2 * 8 + i / 2;
+      for (std::int64_t i = 0; i < kTileColumns; ++i) {
+        const std::int64_t column = tile * kTileColumns + i % 2 * 8 + i / 2;
         float scale = column < s.n ? scales[column * count + group] * lost_factor(s.format) : 0.0f;
         // What is no number among the elements has no code: its scale is none.
         if (column < s.n && s.format == Format::kFloat8E4M3) {
@@ -261,7 +261,7 @@ KernelSource narrow_product_source(const NarrowProductSpec& spec) {
   std::string text = prelude();
   text += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) kernel(const u8* in0, const u8* weights, const u8* scales",
-      form.warps * kLanes);
+      form.warps * kWarpLanes);
   for (std::size_t i = 1; i < spec.program.inputs.size(); ++i) text += fmt::format(", const u8* in{}", i);
   for (std::size_t o = 0; o < spec.program.outputs.size(); ++o) text += fmt::format(", u8* out{}", o);
   text += fmt::format(
@@ -269,11 +269,11 @@ KernelSource narrow_product_source(const NarrowProductSpec& spec) {
       "  constexpr i64 N = {};\n  constexpr bool WHOLE = {};\n  typedef {} Scale;\n",
       spec.m, spec.k, std::min(spec.block, spec.k), lane_elements(spec.format), chunks(spec), groups(spec), form.warps,
       form.depth, spec.n, chunks(spec) % (form.warps * form.depth) == 0, multiplies_halves(spec) ? "u32" : "float2");
-  text += replaced(kFunctions, "DECODE", decode_of(spec));
-  text += replaced(replaced(kKernel, "TYPE", type_code(spec.type)), "EPILOGUE", epilogue_of(spec.program));
+  text += replaced(kNarrowFunctions, "DECODE", decode_of(spec));
+  text += replaced(replaced(kNarrowKernel, "TYPE", type_code(spec.type)), "EPILOGUE", epilogue_of(spec.program));
   made.source = std::move(text);
   made.grid[0] = static_cast<unsigned>(column_tiles(spec));
-  made.block = static_cast<unsigned>(form.warps * kLanes);
+  made.block = static_cast<unsigned>(form.warps * kWarpLanes);
   return made;
 }
 
