@@ -1,9 +1,10 @@
-"""Times of one inference with every product in an 8 or 4 bit format beside our own fp32, and of making weights in NVFP4.
+"""Times of one inference with every product in an 8 or 4 bit format beside our own fp32, and of weights in NVFP4.
 
-Both operands of products are in the format, but for int4, which is of weights alone: the ratios to fp32 say what it costs to find
-the scales and elements of activations while the network runs. Each side is the sum over the steps of `ulpscope run --profile`, the
-least of eight runs for each step. Weights: the processor time of a run on one thread with weights alone in NVFP4, less that of a run in
-fp32. `least-squares` does what `activations` does once the mean squares are known.
+Both operands of products are in the format, but for int4, which is of weights alone: the ratios to fp32 say what it
+costs to find the scales and elements of activations while the network runs. Each side is the sum over the steps of
+`ulpscope run --profile`, the least of eight runs for each step. Weights: the processor time of a run on one thread with
+weights alone in NVFP4, less that of a run in fp32. `least-squares` does what `activations` does once the mean squares
+are known.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -115,7 +116,8 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int distance) {
   return (T)slots[other];
 }
 // mma.m16n8k16 on the lanes of a warp, sums in double.
-template <class Widen> static void multiply_lanes(float (&d)[4], const unsigned (&a)[4], unsigned b, unsigned b1, Widen widen) {
+template <class Widen>
+static void multiply_lanes(float (&d)[4], const unsigned (&a)[4], unsigned b, unsigned b1, Widen widen) {
   static unsigned all[2][1024][6];
   const unsigned self = threadIdx.x, first = self / 32 * 32, lane = self % 32;
   unsigned (*words)[6] = all[fibers::all[self].shuffles++ % 2];
@@ -180,6 +182,12 @@ inline std::string portable_prelude() {
   std::istringstream lines(prelude());
   std::string text;
   for (std::string line; std::getline(lines, line);) {
+    // A function is one line here.
+    while (line.starts_with("DEVICE") && std::ranges::count(line, '{') > std::ranges::count(line, '}')) {
+      std::string more;
+      if (!std::getline(lines, more)) throw std::runtime_error("a function without an end: " + line);
+      line += "\n" + more;
+    }
     if (line.find("asm") != std::string::npos) {
       std::smatch name;
       if (!std::regex_search(line, name, std::regex(R"((\w+)\()"))) throw std::runtime_error("unknown PTX: " + line);

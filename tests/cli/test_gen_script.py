@@ -52,13 +52,14 @@ SAME = [
     ["--trt", "--trt-outputs-by-type", "Conv", "--all-tensor-dtypes", "float16"],
     ["--trt", "--trt-config-script", "s.py", "--bf16"],
     ["--onnxrt", "--shape-inference", "--external-data-dir", "."],
-    ["--onnxrt", "--shape-inference", "--no-onnxruntime-shape-inference", "--onnx-outputs", "*", "--save-onnx", "a.onnx"],
+    ["--onnxrt", "--shape-inference", "--no-onnxruntime-shape-inference", "--onnx-outputs", "*", "--save-onnx",
+     "a.onnx"],
     ["--trt", "--shape-inference"],
     ["--pluginref"],
     ["--onnxrt", "--pluginref", "--onnx-outputs", "add_out_1", "--fp-to-fp16", "--save-onnx", "a.onnx"],
     ["--trt", "--int8", "--calib-base-cls", "IInt8LegacyCalibrator", "--quantile", "0.5"],
     ["--onnxrt", "--compare", "l2", "psnr", "--l2-threshold", "0.5", "y:1e-3", "--psnr-threshold", "20"],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", SAME, ids=lambda words: words[-1])

@@ -30,16 +30,47 @@ DEVICE void begin() {}
 DEVICE float widen_f16(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE u16 narrow_f16(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 DEVICE u16 narrow_bf16(float x) { u16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
-DEVICE u32 pair_f16(float x, float x1) { u32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
-DEVICE u32 pair_bf16(float x, float x1) { u32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
+DEVICE u32 pair_f16(float x, float x1) {
+  u32 y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x));
+  return y;
+}
+DEVICE u32 pair_bf16(float x, float x1) {
+  u32 y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x));
+  return y;
+}
 DEVICE float exp2_of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE u32 multiplied_f16x2(u32 a, u32 b) { u32 y; asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b)); return y; }
-DEVICE u32 subtracted_f16x2(u32 a, u32 b) { u32 y; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b)); return y; }
+DEVICE u32 multiplied_f16x2(u32 a, u32 b) {
+  u32 y;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
+DEVICE u32 subtracted_f16x2(u32 a, u32 b) {
+  u32 y;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
 // 16 bytes that are read once.
-DEVICE uint4 streamed(const u8* p) { uint4 v; asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p)); return v; }
+DEVICE uint4 streamed(const u8* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
 // d[16][8] += a[16][16] b[16][8], on all lanes of a warp.
-DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1)); }
-DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1)); }
+DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1));
+}
+DEVICE void multiply_bf16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(b1));
+}
 DEVICE float widen_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 
 DEVICE float round_f16(float x) { return widen_f16(narrow_f16(x)); }
@@ -64,7 +95,11 @@ DEVICE u32 code_e4m3(float x) {
   return x == x ? half >> 8 & 0x80u | half >> 7 & 0x7fu : 0x7fu;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-DEVICE u32 pair_e4m3(float x, float x1) { u16 y; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(x1), "f"(x)); return y; }
+DEVICE u32 pair_e4m3(float x, float x1) {
+  u16 y;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(x1), "f"(x));
+  return y;
+}
 #else
 DEVICE u32 pair_e4m3(float x, float x1) { return code_e4m3(x) | code_e4m3(x1) << 8; }
 #endif
