@@ -153,11 +153,17 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
 void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const TrtConfigArgs& config = args.config;
   const BuildOptions& build = ModelAccess::loaded(model).build;
-  if (!config.calibration_inputs.empty() && !build.enabled.needs_calibration() && !have_chosen_scales(build.enabled))
-    throw invalid_argument(
-        "[options] --calibration-inputs: expected a format that is calibrated beside it; try --int8, --fp8, --nvfp4 or "
-        "--int4");
-  if (!build.enabled.needs_calibration()) {
+  const bool is_calibrated = build.enabled.needs_calibration();
+  if (!config.calibration_inputs.empty() && !is_calibrated && !have_chosen_scales(build.enabled)) {
+    if (!build.enabled.has_elements())
+      throw invalid_argument(
+          "[options] --calibration-inputs: expected a format that is calibrated beside it; try --int8, --fp8, --nvfp4 "
+          "or --int4");
+    log_warning(
+        "[options] --calibration-inputs has no effect: the formats asked for take their scales from the values "
+        "themselves");
+  }
+  if (!is_calibrated) {
     if (config.calib_base_cls || config.quantile)
       log_warning(
           "Some int8 calibrator options were set, but int8 precision is not enabled. Calibration options will be "

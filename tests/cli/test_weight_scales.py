@@ -294,6 +294,9 @@ def test_what_makes_no_sense_is_refused(run, tmp_path, product):
     ):
         outcome = run("run", "m.onnx", "--trt", *words)
         assert outcome.code != 0 and message in outcome.text, (words, outcome)
+    save_inputs(tmp_path / "calib.json", samples_of(2))
+    needless = run("run", "m.onnx", "--trt", "--mxfp8", "--calibration-inputs", "calib.json")
+    assert needless.code == 0 and "--calibration-inputs has no effect" in needless.text, needless
     # What 8 bits have is what amax says.
     assert run("run", "m.onnx", "--trt", "--mxfp8", "--weights-only", "--weight-scales", "amax").code == 0
     generated = run("run", "m.onnx", "--trt", "--int4", "--assume-lowest")
