@@ -33,12 +33,20 @@ class Layers : KernelLowering {
   bool lower_view(const LayerKernel& kernel);
   /// Resize that repeats whole elements: a view of them.
   bool lower_repeats(const LayerKernel& kernel);
+  bool keep_elements(const LayerKernel& kernel);
   /// Resize in modes linear and cubic.
   bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
-  bool lower_gather(const LayerKernel& kernel);
-  bool lower_where(const LayerKernel& kernel);
   bool lower_cast(const LayerKernel& kernel);
+  bool lower_einsum(const LayerKernel& kernel);
+  // lower_selection.cpp
+  bool lower_gather(const LayerKernel& kernel);
+  bool lower_chosen(const LayerKernel& kernel);
+  bool lower_placed(const LayerKernel& kernel);
+  bool lower_merged(const LayerKernel& kernel);
+  bool lower_where(const LayerKernel& kernel);
+  bool lower_predicate(const LayerKernel& kernel);
+  bool lower_cumulative(const LayerKernel& kernel);
   // lower_quantize.cpp
   bool lower_quantize(const LayerKernel& kernel);
   bool lower_dequantize(const LayerKernel& kernel);

@@ -1,4 +1,4 @@
-// Layers by themselves: movement as views, copies and gathers, casts, pooling and reductions; the CPU for all others.
+// Layers by themselves: movement as views and copies, casts, pooling and reductions; the CPU for all others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,24 +19,6 @@ namespace {
 
 /// Types that generated kernels read, write and convert.
 bool is_plain(DataType type) { return type != DataType::kFloat64 && type != DataType::kUndefined; }
-
-/// Throws for an index outside of a dimension, as the operator does.
-class IndexCheck final : public Kernel {
- public:
-  IndexCheck(const Layer& layer, std::int64_t size) : layer_(layer), size_(size) {}
-  std::string name() const override { return "check of indices"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const>) const override {
-    const Tensor indices = inputs[0]->cast(DataType::kInt64);
-    for (std::int64_t index : indices.values<std::int64_t>())
-      if (index < -size_ || index >= size_)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("index {} is outside of [{}, {}]", index, -size_, size_ - 1), place_of("run", layer_));
-  }
-
- private:
-  const Layer& layer_;
-  const std::int64_t size_;
-};
 
 }  // namespace
 
@@ -63,7 +45,9 @@ void Layers::lower(const LayerKernel& kernel) {
   if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
       (lower_view(kernel) || lower_repeats(kernel) || lower_resample(kernel) || lower_concat(kernel) ||
        lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel) ||
-       lower_magnitudes(kernel) || lower_quantize(kernel) || lower_dequantize(kernel)))
+       lower_placed(kernel) || lower_merged(kernel) || lower_chosen(kernel) || lower_predicate(kernel) ||
+       lower_cumulative(kernel) || lower_einsum(kernel) || lower_magnitudes(kernel) || lower_quantize(kernel) ||
+       lower_dequantize(kernel)))
     return;
   if ((settled || several) && !on_host && lower_traced(kernel)) return;
   lower_host(kernel);
@@ -128,6 +112,19 @@ bool Layers::lower_repeats(const LayerKernel& kernel) {
   return true;
 }
 
+/// A layer that leaves all elements where they are: rounded when it reads them and when it stores them.
+bool Layers::keep_elements(const LayerKernel& kernel) {
+  const Operand& operand = kernel.operands[0];
+  const Store& store = kernel.outputs[0];
+  const View from = operand.rounding == Rounding::kNone ? memory_.device_view(operand)
+                                                        : memory_.read_as(operand, type_of(operand.rounding));
+  if (memory_.alias(store, from)) return true;
+  const Shape& dims = shape(operand.tensor);
+  const View to = memory_.define(store, strides_in_order_of(dims, from.strides, dims));
+  steps_.add_copy(from, to, dims);
+  return true;
+}
+
 bool Layers::lower_resample(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId x = l.inputs[0];
@@ -135,7 +132,8 @@ bool Layers::lower_resample(const LayerKernel& kernel) {
       kernel.operands[0].is_encoded() || kernel.outputs[0].exact)
     return false;
   const auto axes = ops::resampled_axes(l, shape(x), spec_.known_inputs(l));
-  if (!axes || axes->empty()) return false;
+  if (!axes) return false;
+  if (axes->empty()) return keep_elements(kernel);
   const View from = memory_.device_view(kernel.operands[0]);
   std::vector<Pointer> reads{pointer(from)};
   std::vector<ResampledDimension> dimensions;
@@ -206,45 +204,6 @@ bool Layers::lower_traced(const LayerKernel& kernel) {
                    {pointer(data), pointer(indices)},
                    {pointer(stored)}});
   }
-  return true;
-}
-
-bool Layers::lower_gather(const LayerKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  const TensorId data = l.inputs[0];
-  const auto axis = ops::gather_axis(l, static_cast<std::int64_t>(spec_.shape(data)->size()));
-  if (!axis || kernel.outputs[0].exact || spec_.is_constant(l.inputs[1])) return false;
-  // An index outside of the dimension has to be an error, which a kernel on the device cannot raise.
-  const int on_host = memory_.host_of(l.inputs[1]);
-  if (on_host < 0) return false;
-  steps_.add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
-  const View from = memory_.device_view(kernel.operands[0]), indices = memory_.device_view(kernel.operands[1]);
-  const View to = memory_.define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
-  steps_.add(KernelStep{
-      shared(gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
-                           {to.type, shape(l.outputs[0]), to.strides}, *axis)),
-      {pointer(from), pointer(indices)},
-      {pointer(to)}});
-  return true;
-}
-
-bool Layers::lower_where(const LayerKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  if (!ops::is_where(l) || kernel.outputs[0].exact || !spec_.is_held_as_float(l.outputs[0])) return false;
-  const Shape& to = shape(l.outputs[0]);
-  std::vector<View> views;
-  std::vector<Pointer> reads;
-  std::vector<StridedTensor> operands;
-  for (const Operand& operand : kernel.operands) {
-    views.push_back(memory_.device_view({operand.tensor, Rounding::kNone, operand.first}));
-    const Shape& dims = shape(operand.tensor);
-    reads.push_back(pointer(views.back()));
-    operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
-  }
-  const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
-  steps_.add(KernelStep{shared(where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides})),
-                        std::move(reads),
-                        {pointer(result)}});
   return true;
 }
 

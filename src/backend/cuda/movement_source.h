@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/cuda/kernel_source.h"
 #include "formats/rounding.h"
+#include "ops/predicates.h"
+#include "ops/reduction/cumulative.h"
 #include "ulpscope/data_type.h"
 #include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope::cuda {
 
@@ -27,6 +31,27 @@ KernelSource copy_source(const StridedTensor& in, const StridedTensor& out);
 /// end; one outside of the dimension gives zeros instead of reading elsewhere. out.type may be another float type.
 KernelSource gather_source(const StridedTensor& data, const StridedTensor& indices, const StridedTensor& out,
                            std::int64_t axis);
+
+/// kernel(in, index of each axis..., out): along each of these axes position x of the output is position index[x] of
+/// the input, or `fill` where index[x] is -1; along the others both have the same positions. Indices are int32. `fill`:
+/// one element of the type of the output, which may be another float type than that of the input.
+KernelSource place_source(const StridedTensor& in, const StridedTensor& out, const std::vector<std::size_t>& axes,
+                          const Tensor& fill);
+
+/// kernel(places, a, b, out): element `place` of `a` where it is below the number of a's elements, else that much less
+/// of `b`; below 0: zero. Places are int64, row-major over the output; the inputs are row-major. Types: equal, or
+/// floats.
+KernelSource merge_source(const StridedTensor& a, const StridedTensor& b, const StridedTensor& out);
+
+/// kernel(in, out): running sums or products in float32, one after the other. Elements are rounded to `load` when they
+/// are read; results are rounded to `store`, then to the output's type.
+KernelSource cumulative_source(const StridedTensor& in, const StridedTensor& out, const ops::CumulativeForm& form,
+                               Rounding load, Rounding store);
+
+/// kernel(in..., out): one input or two, with strides over the output's shape; the output is bool. Inputs are of one
+/// type, or floats, which are rounded to `load` when they are read.
+KernelSource predicate_source(std::span<const StridedTensor> inputs, std::span<const Rounding> load,
+                              const StridedTensor& out, ops::Predicate predicate);
 
 /// kernel(condition, x, y, out): Where of ONNX 16; strides of inputs are already those of the output's shape.
 KernelSource where_source(const StridedTensor& condition, const StridedTensor& x, const StridedTensor& y,

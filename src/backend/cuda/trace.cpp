@@ -1,7 +1,6 @@
 #include "backend/cuda/trace.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "backend/cuda/view.h"
 #include "backend/reference_kernel.h"
@@ -30,18 +29,9 @@ std::optional<std::vector<std::int64_t>> strides_of(const std::int64_t* places, 
   return strides;
 }
 
-/// Per output the row-major index of the element of input 0 that each of its elements is, int32.
-std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
-                                                  std::vector<Tensor> parameters, bool as_floats) {
-  const std::int64_t count = num_elements(input);
-  if (count > (as_floats ? kMostFloats : kMostElements)) return std::nullopt;
-  const DataType type = as_floats ? DataType::kFloat32 : DataType::kInt32;
-  Tensor indices(type, input);
-  if (as_floats)
-    for (std::int64_t i = 0; i < count; ++i) indices.data<float>()[i] = static_cast<float>(i);
-  else
-    std::iota(indices.data<std::int32_t>(), indices.data<std::int32_t>() + count, 0);
-  parameters[0] = indices;
+/// What the operator makes of inputs whose elements are numbers, all of this type; nothing where it refuses.
+std::optional<std::vector<Tensor>> run_on_numbers(const Layer& layer, const std::vector<Tensor>& parameters,
+                                                  DataType type) {
   std::vector<const Tensor*> in;
   for (const Tensor& tensor : parameters) in.push_back(tensor ? &tensor : nullptr);
   std::vector<DataType> types;
@@ -56,8 +46,30 @@ std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shap
   } catch (const Error&) {
     return std::nullopt;
   }
-  for (Tensor& result : results)
-    if (result && as_floats) result = result.cast(DataType::kInt32);
+  return results;
+}
+
+/// Numbers from `first` on.
+Tensor numbered(DataType type, const Shape& shape, std::int64_t first) {
+  Tensor numbers(type, shape);
+  for (std::int64_t i = 0; i < numbers.size(); ++i)
+    if (type == DataType::kFloat32)
+      numbers.data<float>()[i] = static_cast<float>(first + i);
+    else
+      numbers.data<std::int32_t>()[i] = static_cast<std::int32_t>(first + i);
+  return numbers;
+}
+
+/// Per output the row-major index of the element of input 0 that each of its elements is, int32.
+std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
+                                                  std::vector<Tensor> parameters, bool as_floats) {
+  if (num_elements(input) > (as_floats ? kMostFloats : kMostElements)) return std::nullopt;
+  const DataType type = as_floats ? DataType::kFloat32 : DataType::kInt32;
+  parameters[0] = numbered(type, input, 0);
+  auto results = run_on_numbers(layer, parameters, type);
+  if (results && as_floats)
+    for (Tensor& result : *results)
+      if (result) result = result.cast(DataType::kInt32);
   return results;
 }
 
@@ -92,6 +104,22 @@ std::vector<Trace> trace_places(const Layer& layer, const Shape& input, std::vec
   if (const auto elements = trace_elements(layer, input, std::move(parameters), as_floats))
     for (const Tensor& of_output : *elements) traces.push_back(places_of(of_output, input, strides));
   return traces;
+}
+
+std::optional<Tensor> trace_merged(const Layer& layer, std::span<const std::size_t> merged,
+                                   std::span<const Shape> shapes, std::vector<Tensor> parameters) {
+  // Counted from 1 on: zeros are those of the operator.
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    if (count + num_elements(shapes[i]) > kMostElements) return std::nullopt;
+    parameters[merged[i]] = numbered(DataType::kInt32, shapes[i], count);
+    count += num_elements(shapes[i]);
+  }
+  const auto results = run_on_numbers(layer, parameters, DataType::kInt32);
+  if (!results) return std::nullopt;
+  Tensor places = (*results)[0].cast(DataType::kInt64);
+  for (std::int64_t i = 0; i < places.size(); ++i) --places.data<std::int64_t>()[i];
+  return places;
 }
 
 }  // namespace ulpscope::cuda

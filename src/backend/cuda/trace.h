@@ -25,4 +25,10 @@ struct Trace {
 std::vector<Trace> trace_places(const Layer& layer, const Shape& input, std::vector<Tensor> parameters, bool as_floats,
                                 std::span<const std::int64_t> strides);
 
+/// Of a layer whose result is elements of one input or two (ops::merged_inputs): per element the row-major number of
+/// that of the first, or of the second behind all of the first; -1: zero. int64, the output's shape. `shapes`: of these
+/// inputs; `parameters`: the others, at their places. Nothing: too many elements, or the operator refuses.
+std::optional<Tensor> trace_merged(const Layer& layer, std::span<const std::size_t> merged,
+                                   std::span<const Shape> shapes, std::vector<Tensor> parameters);
+
 }  // namespace ulpscope::cuda

@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
+#include "ops/contraction/einsum_form.h"
 #include "ops/elementwise.h"
 #include "ops/fail.h"
 #include "ops/multiply_adds.h"
@@ -22,6 +23,7 @@ struct Equation {
   std::vector<Labels> inputs;
   Labels output;
   std::vector<std::int64_t> sizes;  ///< Of each index: those of the output in its order, then those summed over.
+  std::vector<std::vector<std::size_t>> axes;      ///< Per input and axis: its index.
   std::vector<std::vector<std::int64_t>> strides;  ///< Per input, per index, in elements.
 };
 
@@ -84,9 +86,10 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
   const auto index_of = [&](int label) {
     return static_cast<std::size_t>(std::ranges::find(order, label) - order.begin());
   };
+  e.axes.resize(e.inputs.size());
   for (std::size_t i = 0; i < e.inputs.size(); ++i)
     for (std::size_t axis = 0; axis < e.inputs[i].size(); ++axis) {
-      const std::size_t index = index_of(e.inputs[i][axis]);
+      const std::size_t index = e.axes[i].emplace_back(index_of(e.inputs[i][axis]));
       const std::int64_t size = shapes[i][axis];
       if (size != 1 && e.sizes[index] != 1 && size != e.sizes[index])
         fail(layer, "equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size);
@@ -101,7 +104,7 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
     const auto dense = strides_of(shapes[i]);
     std::vector<std::int64_t> strides(order.size(), 0);
     for (std::size_t axis = 0; axis < dense.size(); ++axis)
-      if (shapes[i][axis] != 1) strides[index_of(e.inputs[i][axis])] += dense[axis];
+      if (shapes[i][axis] != 1) strides[e.axes[i][axis]] += dense[axis];
     e.strides.push_back(std::move(strides));
   }
   return e;
@@ -226,6 +229,12 @@ void adjoint_einsum(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<EinsumForm> einsum_form(const Layer& layer, const std::vector<Shape>& shapes) {
+  if (layer.op->run != run_einsum) return std::nullopt;
+  Equation e = parse_equation(layer, shapes);
+  return EinsumForm{std::move(e.sizes), e.output.size(), std::move(e.axes)};
+}
 
 OpTable einsum() {
   return {

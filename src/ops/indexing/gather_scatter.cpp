@@ -7,6 +7,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
+#include "ops/placing.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -395,6 +396,20 @@ OpDef scatter_op(std::string_view name, int since_version, Infer infer, Run run,
 }
 
 }  // namespace
+
+std::vector<std::size_t> merged_inputs(const Layer& layer) {
+  const bool scatters = layer.op->run == run_scatter_elements || layer.op->run == run_scatter_nd;
+  if (scatters && layer.attributes.text("reduction", "none") == "none") return {0, 2};
+  if (layer.op->run == run_tensor_scatter) return {0, 1};
+  if (is_triangle(layer)) return {0};
+  return {};
+}
+
+std::optional<std::size_t> gathered_dimensions(const Layer& layer, const Shape& data, const Shape& indices) {
+  if (layer.op->run == run_gather_elements) return data.size();
+  if (layer.op->run != run_gather_nd || indices.empty()) return std::nullopt;
+  return static_cast<std::size_t>(layer.attributes.integer("batch_dims", 0) + indices.back());
+}
 
 OpTable gather_scatter() {
   return {

@@ -6,6 +6,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/forms.h"
 #include "ops/movement.h"
+#include "ops/placing.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -210,6 +211,15 @@ void repeat_along(Tensor& out, const Pads& pads, std::size_t axis, const std::st
   }
 }
 
+/// What mode constant puts around: `given`, input 2, else the attribute.
+template <typename Context>
+Tensor fill_of(const Context& ctx, const Tensor* given, DataType type) {
+  if (given != nullptr && given->size() > 1) ctx.fail("expected one constant_value, got {}", given->size());
+  const Tensor value =
+      given != nullptr && given->size() == 1 ? *given : Tensor::scalar(ctx.attributes().real("value", 0.0f));
+  return value.type() == type ? value : value.cast(type);
+}
+
 void run_pad(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
@@ -217,11 +227,7 @@ void run_pad(KernelContext& ctx) {
   const Pads pads = pads_of(ctx);
   const std::string mode = ctx.attributes().text("mode", "constant");
   if (mode == "constant") {
-    Tensor value = Tensor::scalar(ctx.attributes().real("value", 0.0f));
-    if (ctx.has_input(2) && ctx.input(2).size() > 1)
-      ctx.fail("expected one constant_value, got {}", ctx.input(2).size());
-    if (ctx.has_input(2) && ctx.input(2).size() == 1) value = ctx.input(2);
-    if (value.type() != out.type()) value = value.cast(out.type());
+    const Tensor value = fill_of(ctx, ctx.has_input(2) ? &ctx.input(2) : nullptr, out.type());
     const auto grows = [](std::int64_t pad) { return pad > 0; };
     if (std::ranges::any_of(pads.begin, grows) || std::ranges::any_of(pads.end, grows))
       fill_elements(out.type(), out.raw(), out.size(), value.raw());
@@ -352,6 +358,17 @@ Shape centered_shape(const Context& ctx) {
   return shape;
 }
 
+/// Those that bring shapes of equal rank from one to the other, the same on both sides or one more behind.
+Pads pads_of_centered(const Shape& from, const Shape& to) {
+  Pads pads;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    const std::int64_t more = to[d] - from[d];
+    pads.begin.push_back(more / 2);
+    pads.end.push_back(more - more / 2);
+  }
+  return pads;
+}
+
 void infer_center_crop_pad(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, centered_shape(ctx));
@@ -378,29 +395,61 @@ void run_center_crop_pad(KernelContext& ctx) {
 }
 
 void adjoint_center_crop_pad(AdjointContext& ctx) {
-  const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
-  std::vector<std::int64_t> front, back;
-  for (std::size_t d = 0; d < in.size(); ++d) {
-    const std::int64_t more = in[d] - out[d];
-    front.push_back(more / 2);
-    back.push_back(more - more / 2);
+  const Pads pads = pads_of_centered(ctx.output_shape(0), ctx.input_shape(0));
+  ctx.set(0, pad(gradient(ctx), pads.begin, pads.end).id);
+}
+
+/// What an operator is told of input 0, and the values of the others; nothing where one of these is not known.
+std::optional<std::vector<InferContext::Input>> known_parameters(const Layer& layer, const Shape& input, DataType type,
+                                                                 std::span<const Tensor* const> values) {
+  std::vector<InferContext::Input> inputs(layer.inputs.size());
+  inputs[0] = {true, type, &input};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    if (layer.inputs[i] == kNone) continue;
+    if (values[i] == nullptr) return std::nullopt;
+    inputs[i] = {true, values[i]->type(), &values[i]->shape(), values[i]};
   }
-  ctx.set(0, pad(gradient(ctx), front, back).id);
+  return inputs;
 }
 
 }  // namespace
 
 std::optional<Cut> cut_of_slice(const Layer& layer, const Shape& input, std::span<const Tensor* const> values) {
   if (layer.op->infer != infer_slice) return std::nullopt;
-  std::vector<InferContext::Input> inputs(layer.inputs.size());
-  inputs[0] = {true, DataType::kFloat32, &input};
-  for (std::size_t i = 1; i < inputs.size(); ++i) {
-    if (layer.inputs[i] == kNone) continue;
-    if (values[i] == nullptr) return std::nullopt;
-    inputs[i] = {true, values[i]->type(), &values[i]->shape(), values[i]};
-  }
-  Selection select = selection(InferContext(layer, inputs, {}));
+  const auto inputs = known_parameters(layer, input, DataType::kFloat32, values);
+  if (!inputs) return std::nullopt;
+  Selection select = selection(InferContext(layer, *inputs, {}));
   return Cut{std::move(select.begin), std::move(select.step)};
+}
+
+std::optional<Placed> placed_axes(const Layer& layer, const Shape& input, DataType type,
+                                  std::span<const Tensor* const> values) {
+  const bool pads_input = layer.op->infer == infer_pad;
+  if (!pads_input && layer.op->infer != infer_center_crop_pad) return std::nullopt;
+  const auto inputs = known_parameters(layer, input, type, values);
+  if (!inputs) return std::nullopt;
+  const InferContext ctx(layer, *inputs, {});
+  const Pads pads = pads_input ? pads_of(ctx) : pads_of_centered(input, centered_shape(ctx));
+  const std::string mode = pads_input ? ctx.attributes().text("mode", "constant") : "constant";
+  Placed result;
+  result.fill =
+      pads_input ? fill_of(ctx, ctx.has_input(2) ? values[2] : nullptr, type) : Tensor::scalar(0.0f).cast(type);
+  for (std::size_t d = 0; d < input.size(); ++d) {
+    const std::int64_t begin = pads.begin[d], output = input[d] + begin + pads.end[d];
+    if (begin == 0 && pads.end[d] == 0) continue;
+    if (std::max(input[d], output) > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+    // What is left when the others are cropped.
+    const std::int64_t first = std::max<std::int64_t>(-begin, 0);
+    const std::int64_t size = input[d] - first - std::max<std::int64_t>(-pads.end[d], 0);
+    PlacedAxis& axis = result.axes.emplace_back(static_cast<std::int64_t>(d), Tensor(DataType::kInt32, {output}));
+    for (std::int64_t i = 0; i < output; ++i) {
+      const std::int64_t at = i - std::max<std::int64_t>(begin, 0);
+      const bool outside = mode == "constant" && (at < 0 || at >= size);
+      axis.index.data<std::int32_t>()[i] =
+          outside ? -1 : static_cast<std::int32_t>(first + (mode == "constant" ? at : source_of(at, size, mode)));
+    }
+  }
+  return result;
 }
 
 OpTable slicing() {

@@ -5,6 +5,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
+#include "ops/placing.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -229,6 +230,8 @@ void adjoint_trilu(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+bool is_triangle(const Layer& layer) { return layer.op->run == run_trilu; }
 
 OpTable views() {
   return {

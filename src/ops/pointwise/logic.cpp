@@ -1,5 +1,8 @@
 // Comparisons, logic and bits: results that are boolean, or that no precision changes.
+#include <utility>
+
 #include "ops/elementwise.h"
+#include "ops/predicates.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -39,6 +42,32 @@ void run_is_inf(KernelContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<Predicate> predicate_of(const Layer& layer) {
+  constexpr std::pair<std::string_view, Predicate> kNames[] = {
+      {"Equal", Predicate::kEqual},
+      {"Greater", Predicate::kGreater},
+      {"GreaterOrEqual", Predicate::kGreaterOrEqual},
+      {"Less", Predicate::kLess},
+      {"LessOrEqual", Predicate::kLessOrEqual},
+      {"And", Predicate::kAnd},
+      {"Or", Predicate::kOr},
+      {"Xor", Predicate::kXor},
+      {"Not", Predicate::kNot},
+      {"IsNaN", Predicate::kIsNan},
+  };
+  if (!layer.op->domain.empty()) return std::nullopt;
+  if (layer.op->run == run_is_inf) {
+    const bool positive = layer.attributes.integer("detect_positive", 1) != 0;
+    const bool negative = layer.attributes.integer("detect_negative", 1) != 0;
+    if (positive && negative) return Predicate::kIsInfinity;
+    return positive   ? Predicate::kIsPositiveInfinity
+           : negative ? Predicate::kIsNegativeInfinity
+                      : Predicate::kIsNeither;
+  }
+  const auto found = std::ranges::find(kNames, layer.op->name, [](const auto& row) { return row.first; });
+  return found == std::end(kNames) ? std::nullopt : std::optional(found->second);
+}
 
 OpTable logic() {
   return {

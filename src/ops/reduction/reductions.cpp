@@ -8,6 +8,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
+#include "ops/reduction/cumulative.h"
 #include "ops/rows.h"
 
 namespace ulpscope::ops {
@@ -357,6 +358,18 @@ constexpr auto kProductOf = []<typename T>(const T* row, std::int64_t length) {
 };
 
 }  // namespace
+
+std::optional<CumulativeForm> cumulative_form(const Layer& layer, std::int64_t rank,
+                                              std::span<const Tensor* const> values) {
+  const bool product = layer.op->run == run_cum_prod;
+  if (!product && layer.op->run != run_cum_sum) return std::nullopt;
+  if (values[1] == nullptr || values[1]->size() != 1) return std::nullopt;
+  const Tensor wide = values[1]->cast(DataType::kInt64);
+  const std::int64_t given = wide.data<std::int64_t>()[0], axis = given < 0 ? given + rank : given;
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  return CumulativeForm{axis, product, layer.attributes.integer("exclusive", 0) != 0,
+                        layer.attributes.integer("reverse", 0) != 0};
+}
 
 OpTable running_sums_and_extremes() {
   return {
