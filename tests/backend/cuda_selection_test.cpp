@@ -172,6 +172,24 @@ TEST_F(CudaSelection, Einsum) {
   }
 }
 
+TEST_F(CudaSelection, OperandsThatAreRepeatedAlongEachOther) {
+  Net& n = net("repeated");
+  const auto x = n.input("x", {2, 1, 3, 4, 8}), y = n.input("y", {1, 5, 3, 8, 6}), z = n.input("z", {7, 1, 8, 2});
+  n.output(n.add("MatMul", {x, y}));
+  n.output(n.add("Relu", {n.add("Add", {n.add("MatMul", {x, z}), n.weight({2})})}));
+  n.output(n.add("MatMul",
+                 {n.add("Transpose", {n.add("Neg", {x})}, {A("perm", Ints{1, 0, 2, 3, 4})}), n.weight({2, 1, 8, 2})}));
+  expect(n, 0, Match::kRoundings);
+}
+
+TEST_F(CudaSelection, EinsumThatIsReadRoundedAndUnrounded) {
+  Net& n = net("both");
+  const auto product = n.add("Einsum", {n.input("x", {2, 3, 4}), n.weight({4, 5})}, {A("equation", "abc,cd->bad")});
+  n.output(n.add("Relu", {product}));
+  n.output(n.add("Einsum", {product, n.weight({3, 2, 5})}, {A("equation", "bad,bad->ba")}));
+  expect(n, 0, Match::kRoundings);
+}
+
 TEST_F(CudaSelection, ResizeToTheSameSize) {
   Net& n = net("resize");
   const auto x = n.input("x", {2, 3, 5, 4});
@@ -181,6 +199,21 @@ TEST_F(CudaSelection, ResizeToTheSameSize) {
         n.add("Relu", {n.add("Resize", {n.add("Neg", {x}), "", "", n.integers({2, 3, 5, 4})}, {A("mode", mode)}, 19)}));
   }
   expect(n);
+}
+
+/// Channels side by side: several in a thread.
+TEST_F(CudaSelection, ResizeOfChannelsSideBySide) {
+  for (const std::int64_t channels : {6, 8, 16}) {
+    Net& n = net(fmt::format("{} channels", channels));
+    const auto x = n.input("x", {2, 4, 3, channels});
+    const auto last = n.add("Transpose", {n.add("Relu", {x})}, {A("perm", Ints{0, 3, 1, 2})});
+    for (const char* mode : {"linear", "cubic"}) {
+      const auto y = n.add("Resize", {last, "", "", n.integers({2, channels, 7, 5})}, {A("mode", mode)}, 19);
+      n.output(y);
+      n.output(n.add("Transpose", {n.add("Neg", {y})}, {A("perm", Ints{0, 2, 3, 1})}));
+    }
+    expect(n, 0, Match::kRoundings);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "backend/cuda/placement.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/recurrent_source.h"
+#include "ops/contraction/einsum_form.h"
 #include "ops/recurrent/form.h"
 
 namespace ulpscope::cuda {
@@ -38,7 +39,14 @@ class Layers : KernelLowering {
   bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
   bool lower_cast(const LayerKernel& kernel);
+  // lower_einsum.cpp
+  struct IndexedProduct;
+  /// Nothing where it is no product of matrices, or cuBLASLt does not take it.
+  std::optional<IndexedProduct> indexed_product(const ops::EinsumForm& form, const Operand& first,
+                                                const Operand& second, DataType result);
   bool lower_einsum(const LayerKernel& kernel);
+  /// MatMul in which each operand is repeated along a dimension of the other.
+  bool lower_repeated(const ProductKernel& kernel);
   // lower_selection.cpp
   bool lower_gather(const LayerKernel& kernel);
   bool lower_chosen(const LayerKernel& kernel);

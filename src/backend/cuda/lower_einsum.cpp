@@ -1,5 +1,6 @@
-// Einsum of two tensors as a product of matrices: of indices that both have and the result, too (the batch), that the
-// first and the result have (rows), the second and the result (columns), and both alone (those summed over).
+// Sums of products over indices as one product of matrices: of indices that both operands and the result have (the
+// batch), that the first and the result have (rows), the second and the result (columns), and both alone (those summed
+// over). Einsum of two tensors, and MatMul where each operand is repeated along a dimension of the other.
 #include <algorithm>
 
 #include "backend/cuda/layers.h"
@@ -15,11 +16,18 @@ struct Roles {
 };
 
 /// Nothing where an index is summed over in one operand alone, or occurs twice in one.
-std::optional<Roles> roles_of(const ops::EinsumForm& form) {
+std::optional<Roles> roles_of(const ops::EinsumForm& form, const std::vector<Shape>& shapes) {
   if (form.axes.size() != 2) return std::nullopt;
   Roles roles;
   for (std::size_t index = 0; index < form.sizes.size(); ++index) {
-    const auto a = std::ranges::count(form.axes[0], index), b = std::ranges::count(form.axes[1], index);
+    // An axis of size 1 repeats its element: such an operand does not have the index.
+    const auto count = [&](std::size_t i) {
+      int found = 0;
+      for (std::size_t axis = 0; axis < shapes[i].size(); ++axis)
+        found += form.axes[i][axis] == index && shapes[i][axis] == form.sizes[index] ? 1 : 0;
+      return found;
+    };
+    const int a = count(0), b = count(1);
     if (a > 1 || b > 1) return std::nullopt;
     if (index >= form.results && (a == 0 || b == 0)) return std::nullopt;
     (index >= form.results ? roles.sums : a == 0 ? roles.columns : b == 0 ? roles.rows : roles.batch).push_back(index);
@@ -65,36 +73,52 @@ std::optional<MatrixOperand> matrix_of(const std::vector<std::int64_t>& sizes, c
   return by_rows || by_columns ? std::optional(result) : std::nullopt;
 }
 
+/// Batches as dimensions of their own, and rows, columns and sums: MatMul of operands of two dimensions or more.
+std::optional<ops::EinsumForm> form_of_matmul(const Shape& a, const Shape& b, const Shape& result) {
+  if (a.size() < 2 || b.size() < 2 || result.size() < 2) return std::nullopt;
+  ops::EinsumForm form{result, result.size(), {}};
+  const std::size_t rows = result.size() - 2, columns = result.size() - 1, sums = result.size();
+  form.sizes.push_back(a.back());
+  const auto axes = [&](const Shape& shape, std::size_t first, std::size_t second) {
+    std::vector<std::size_t> indices;
+    for (std::size_t axis = 0; axis + 2 < shape.size(); ++axis) indices.push_back(result.size() - shape.size() + axis);
+    indices.insert(indices.end(), {first, second});
+    return indices;
+  };
+  form.axes = {axes(a, rows, sums), axes(b, sums, columns)};
+  return form;
+}
+
+std::int64_t size_of(const Indices& indices, const std::vector<std::int64_t>& sizes) {
+  std::int64_t count = 1;
+  for (const std::size_t index : indices) count *= sizes[index];
+  return count;
+}
+
 }  // namespace
 
-bool Layers::lower_einsum(const LayerKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  std::vector<Shape> shapes;
-  for (const Operand& operand : kernel.operands) {
-    if (operand.tensor == kNone || operand.is_encoded() || !spec_.is_held_as_float(operand.tensor)) return false;
-    shapes.push_back(shape(operand.tensor));
-  }
-  const auto form = ops::einsum_form(l, shapes);
-  const Store& store = kernel.outputs[0];
-  if (!form || store.exact || kernel.accumulator) return false;
-  const auto roles = roles_of(*form);
-  const DataType type = type_of(kernel.operands[0].rounding), result = memory_.stored_type(store);
-  if (!roles || type_of(kernel.operands[1].rounding) != type || (result != type && result != DataType::kFloat32) ||
-      !is_exact(result, store.rounding) || num_elements(shape(l.outputs[0])) == 0)
-    return false;
+/// A product of indexed operands, without its result, whose strides are those of its dimensions.
+struct Layers::IndexedProduct {
+  ProductStep step;
+  std::vector<std::int64_t> strides;
+};
 
-  const auto read = [&](std::size_t i, const Indices& rows, const Indices& columns) {
-    const std::vector<std::size_t>& axes = form->axes[i];
-    const auto over_indices = [&](const std::vector<std::int64_t>& strides) {
-      std::vector<std::int64_t> result(form->sizes.size(), 0);
-      for (std::size_t axis = 0; axis < axes.size(); ++axis)
-        if (shapes[i][axis] != 1) result[axes[axis]] = strides[axis];
-      return result;
-    };
+std::optional<Layers::IndexedProduct> Layers::indexed_product(const ops::EinsumForm& form, const Operand& first,
+                                                              const Operand& second, DataType result) {
+  const std::vector<Shape> shapes{shape(first.tensor), shape(second.tensor)};
+  const auto roles = roles_of(form, shapes);
+  const DataType type = type_of(first.rounding);
+  if (!roles || type_of(second.rounding) != type || (result != type && result != DataType::kFloat32))
+    return std::nullopt;
+  const auto read = [&](const Operand& operand, std::size_t i, const Indices& rows, const Indices& columns) {
+    const std::vector<std::size_t>& axes = form.axes[i];
     const auto matrix = [&](const View& view) {
-      return matrix_of(form->sizes, over_indices(view.strides), roles->batch, rows, columns);
+      std::vector<std::int64_t> strides(form.sizes.size(), 0);
+      for (std::size_t axis = 0; axis < axes.size(); ++axis)
+        if (shapes[i][axis] != 1) strides[axes[axis]] = view.strides[axis];
+      return matrix_of(form.sizes, strides, roles->batch, rows, columns);
     };
-    View view = memory_.read_as(kernel.operands[i], type);
+    View view = memory_.read_as(operand, type);
     if (auto found = matrix(view)) return std::optional(Matrix{view, *found});
     // Side by side, in the order of the matrices.
     std::vector<std::int64_t> strides(axes.size(), 0);
@@ -105,38 +129,71 @@ bool Layers::lower_einsum(const LayerKernel& kernel) {
         strides[axis] = count;
         count *= shapes[i][axis];
       }
-    view = memory_.read_as(kernel.operands[i], type, std::move(strides));
+    view = memory_.read_as(operand, type, std::move(strides));
     auto found = matrix(view);
     return found ? std::optional(Matrix{view, *found}) : std::nullopt;
   };
-  const auto size = [&](const Indices& indices) {
-    std::int64_t count = 1;
-    for (const std::size_t index : indices) count *= form->sizes[index];
-    return count;
-  };
-  MatrixProductSpec spec{
-      .m = size(roles->rows), .n = size(roles->columns), .k = size(roles->sums), .batch = size(roles->batch)};
-  if (spec.k == 0) return false;
-  const auto a = read(0, roles->rows, roles->sums), b = read(1, roles->sums, roles->columns);
-  if (!a || !b) return false;
+  MatrixProductSpec spec{.m = size_of(roles->rows, form.sizes),
+                         .n = size_of(roles->columns, form.sizes),
+                         .k = size_of(roles->sums, form.sizes),
+                         .batch = size_of(roles->batch, form.sizes)};
+  if (spec.m * spec.n * spec.k * spec.batch == 0) return std::nullopt;
+  const auto a = read(first, 0, roles->rows, roles->sums), b = read(second, 1, roles->sums, roles->columns);
+  if (!a || !b) return std::nullopt;
   spec.operands = type;
   spec.result = result;
-  spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
+  spec.tf32 = first.rounding == Rounding::kTF32;
   spec.a = a->operand;
   spec.b = b->operand;
   spec.d = {spec.n, 1, spec.batch > 1 ? spec.m * spec.n : 0};
   spec.alignment = std::min(alignment_of(a->view), alignment_of(b->view));
-  if (!target_.has_product(spec)) return false;
-  std::vector<std::int64_t> strides(form->results, 0);
+  if (!target_.has_product(spec)) return std::nullopt;
+  IndexedProduct product{.strides = std::vector<std::int64_t>(form.results, 0)};
   std::int64_t count = 1;
   for (const Indices* group : {&roles->columns, &roles->rows, &roles->batch})
-    for (std::size_t k = group->size(); k-- > 0; count *= form->sizes[(*group)[k]]) strides[(*group)[k]] = count;
-  ProductStep step;
-  step.spec = spec;
-  step.a = pointer(a->view);
-  step.b = pointer(b->view);
-  step.d = pointer(memory_.define(store, std::move(strides)));
-  steps_.add(std::move(step));
+    for (std::size_t k = group->size(); k-- > 0; count *= form.sizes[(*group)[k]]) product.strides[(*group)[k]] = count;
+  product.step.spec = spec;
+  product.step.a = pointer(a->view);
+  product.step.b = pointer(b->view);
+  return product;
+}
+
+bool Layers::lower_einsum(const LayerKernel& kernel) {
+  std::vector<Shape> shapes;
+  for (const Operand& operand : kernel.operands) {
+    if (operand.tensor == kNone || operand.is_encoded() || !spec_.is_held_as_float(operand.tensor)) return false;
+    shapes.push_back(shape(operand.tensor));
+  }
+  const auto form = ops::einsum_form(layer(kernel.layer), shapes);
+  const Store& store = kernel.outputs[0];
+  if (!form || kernel.operands.size() != 2 || kernel.accumulator ||
+      !is_exact(memory_.stored_type(store), store.rounding))
+    return false;
+  const DataType type = store.exact ? DataType::kFloat32 : memory_.stored_type(store);
+  auto product = indexed_product(*form, kernel.operands[0], kernel.operands[1], type);
+  if (!product) return false;
+  const auto exact = memory_.define_exact(store, product->strides);
+  const View result = memory_.define(store, product->strides);
+  product->step.d = pointer(exact ? *exact : result);
+  steps_.add(std::move(product->step));
+  if (exact) steps_.add_copy(*exact, result, shape(store.tensor));
+  return true;
+}
+
+/// Where cuBLASLt has no batches for it.
+bool Layers::lower_repeated(const ProductKernel& kernel) {
+  const auto matrices = ops::matrix_form(layer(kernel.layer));
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  if (!matrices || !matrices->plain || kernel.elements || kernel.accumulator || b.is_encoded()) return false;
+  const Shape& domain = kernel.epilogue.domain;
+  const auto form = form_of_matmul(shape(a.tensor), shape(b.tensor), domain);
+  auto product = form ? indexed_product(*form, a, b, DataType::kFloat32) : std::nullopt;
+  if (!product) return false;
+  ProductResults results;
+  results.view = steps_.new_view(DataType::kFloat32, domain, product->strides);
+  product->step.d = pointer(results.view);
+  steps_.add(std::move(product->step));
+  epilogues_.lower(kernel, results);
   return true;
 }
 

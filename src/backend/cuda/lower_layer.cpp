@@ -350,6 +350,7 @@ void Layers::lower_host(const LayerKernel& kernel) {
 }
 
 void Layers::lower_host(const ProductKernel& kernel) {
+  if (lower_repeated(kernel)) return;
   Layer l = layer(kernel.layer);
   if (kernel.elements && kernel.accumulator)
     throw Error(ErrorCode::kUnsupported,
