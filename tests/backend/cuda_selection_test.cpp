@@ -216,5 +216,18 @@ TEST_F(CudaSelection, ResizeOfChannelsSideBySide) {
   }
 }
 
+/// Large ones are resized along one axis after the other, and leave the network as they are computed.
+TEST_F(CudaSelection, ResizeToALargeSize) {
+  Net& n = net("large");
+  const auto x = n.input("x", {1, 4, 32, 64}), last = n.input("y", {1, 32, 48, 8});
+  const auto y = n.add("Transpose", {n.add("Relu", {last})}, {A("perm", Ints{0, 3, 1, 2})});
+  for (const char* mode : {"linear", "cubic"}) {
+    n.output(n.add("Resize", {x, "", "", n.integers({1, 4, 256, 256})}, {A("mode", mode)}, 19));
+    n.output(n.add("Resize", {y, "", "", n.integers({1, 8, 256, 192})}, {A("mode", mode)}, 19));
+    n.output(n.add("Neg", {n.add("Resize", {y, "", "", n.integers({1, 8, 256, 192})}, {A("mode", mode)}, 19)}));
+  }
+  expect(n, 0, Match::kRoundings);
+}
+
 }  // namespace
 }  // namespace ulpscope::cuda::fake

@@ -135,19 +135,46 @@ bool Layers::lower_resample(const LayerKernel& kernel) {
   if (!axes) return false;
   if (axes->empty()) return keep_elements(kernel);
   const View from = memory_.device_view(kernel.operands[0]);
-  std::vector<Pointer> reads{pointer(from)};
-  std::vector<ResampledDimension> dimensions;
-  for (const ops::ResampledAxis& a : *axes) {
-    dimensions.push_back({static_cast<std::size_t>(a.axis), a.taps});
-    for (const Tensor* table : {&a.index, &a.weight})
-      reads.push_back(pointer(memory_.constant_view(*table, table->type())));
+  const Store& store = kernel.outputs[0];
+  const Shape &input = shape(x), &output = shape(l.outputs[0]);
+  // A result that is much larger than what it is made of is written where and as it leaves.
+  const bool leaves = uses_[store.tensor].readers.empty() && spec_.type(store.tensor) == DataType::kFloat32 &&
+                      is_floating(type_of(store.rounding)) && num_elements(output) > 2 * num_elements(input);
+  const View to =
+      leaves ? memory_.define_output(store) : memory_.define(store, strides_in_order_of(input, from.strides, output));
+  const auto add = [&](const StridedTensor& of, const View& source, const StridedTensor& result, const View& target,
+                       std::span<const ops::ResampledAxis> part, Rounding load, Rounding rounding) {
+    std::vector<Pointer> reads{pointer(source)};
+    std::vector<ResampledDimension> dimensions;
+    for (const ops::ResampledAxis& a : part) {
+      dimensions.push_back({static_cast<std::size_t>(a.axis), a.taps});
+      for (const Tensor* table : {&a.index, &a.weight})
+        reads.push_back(pointer(memory_.constant_view(*table, table->type())));
+    }
+    steps_.add(KernelStep{
+        shared(resample_source(of, result, dimensions, load, rounding)), std::move(reads), {pointer(target)}});
+  };
+  const auto strided = [](const View& view, const Shape& dims) { return StridedTensor{view.type, dims, view.strides}; };
+  // One axis after the other, the last one first, where that is less work: what the sums are is the same.
+  constexpr std::int64_t kLarge = std::int64_t{1} << 18;
+  const std::int64_t between = num_elements(output) / output[(*axes)[0].axis] * input[(*axes)[0].axis];
+  if (axes->size() == 1 || num_elements(output) < kLarge || num_elements(output) < 2 * between) {
+    add(strided(from, input), from, strided(to, output), to, *axes, kernel.operands[0].rounding, store.rounding);
+    return true;
   }
-  const Shape& output = shape(l.outputs[0]);
-  const View to = memory_.define(kernel.outputs[0], strides_in_order_of(shape(x), from.strides, output));
-  steps_.add(KernelStep{shared(resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides},
-                                               dimensions, kernel.operands[0].rounding, kernel.outputs[0].rounding)),
-                        std::move(reads),
-                        {pointer(to)}});
+  View at = from;
+  Shape dims = input;
+  for (std::size_t a = axes->size(); a-- > 0;) {
+    Shape next = dims;
+    next[(*axes)[a].axis] = output[(*axes)[a].axis];
+    const View target =
+        a == 0 ? to : steps_.new_view(DataType::kFloat32, next, strides_in_order_of(output, to.strides, next));
+    add(strided(at, dims), at, strided(target, next), target, std::span(*axes).subspan(a, 1),
+        a + 1 == axes->size() ? kernel.operands[0].rounding : Rounding::kNone,
+        a == 0 ? store.rounding : Rounding::kNone);
+    at = target;
+    dims = std::move(next);
+  }
   return true;
 }
 

@@ -32,6 +32,14 @@ View Placement::define(const Store& store, std::vector<std::int64_t> strides) {
   return view;
 }
 
+View Placement::define_output(const Store& store) {
+  const Shape& dims = shape(store.tensor);
+  leaving_.insert(store.tensor);
+  View view = steps_.new_view(spec_.type(store.tensor), dims, ops::strides_of(dims));
+  locations_[store.tensor].device = view;
+  return view;
+}
+
 std::optional<View> Placement::define_exact(const Store& store, std::vector<std::int64_t> strides) {
   if (!store.exact) return std::nullopt;
   View view = steps_.new_view(DataType::kFloat32, shape(store.tensor), std::move(strides));
@@ -146,7 +154,7 @@ LayerId Placement::maker_of(TensorId id) const {
 View Placement::read_as(const Operand& operand, DataType type) {
   if (spec_.is_constant(operand.tensor)) return constant_view(operand, type);
   const View from = device_view(operand);
-  if (from.type == type && is_exact(from.type, operand.rounding)) return from;
+  if (from.type == type && is_exact(from.type, rounding_left(operand))) return from;
   const Shape& dims = shape(operand.tensor);
   return read_as(operand, type, strides_in_order_of(dims, from.strides, dims));
 }
@@ -166,7 +174,7 @@ View Placement::read_as(const Operand& operand, DataType type, std::vector<std::
     }
   }
   const View from = constant ? constant_view(operand, type) : device_view(operand);
-  const Rounding rounding = constant ? Rounding::kNone : operand.rounding;
+  const Rounding rounding = constant ? Rounding::kNone : rounding_left(operand);
   if (from.type == type && is_exact(from.type, rounding) && same_places(dims, from.strides, strides)) return from;
   return copies_[key] = copied(from, dims, type, rounding, std::move(strides), operand.tensor);
 }

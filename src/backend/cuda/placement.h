@@ -113,6 +113,8 @@ class Placement {
   // --- What a step leaves
   /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
   View define(const Store& store, std::vector<std::int64_t> strides);
+  /// The same, rounded by the step, as the tensor leaves the network: row-major, of its declared type.
+  View define_output(const Store& store);
   /// Beside it, the exact values where Store says so.
   std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
   /// The tensor is there: elements of the type that define() would give it.
@@ -175,6 +177,10 @@ class Placement {
     std::vector<std::int64_t> order;
   };
   Location& location(const Operand& operand);
+  /// What an element of the operand is still to be rounded to when it is read.
+  Rounding rounding_left(const Operand& operand) const {
+    return leaving_.contains(operand.tensor) ? Rounding::kNone : operand.rounding;
+  }
   /// The layer that computed the elements, others having moved them; kNone: they are the caller's.
   LayerId maker_of(TensorId id) const;
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
@@ -184,6 +190,7 @@ class Placement {
   StepList& steps_;
   IdMap<TensorId, Location> locations_;
   Elements elements_;
+  std::set<TensorId> leaving_;          ///< Of define_output().
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
 };

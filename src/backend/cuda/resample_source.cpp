@@ -46,9 +46,8 @@ KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
   Dimensions dims;
   for (std::size_t d : order) dims.push_back({out.shape[d], {out.strides[d], is_resampled(d) ? 0 : in.strides[d]}});
   const bool wide = needs_wide(dims) || needs_wide(dimensions_of(in.shape, {&in.strides}));
-  // In words where nothing is rounded but by the types.
-  const bool plain = has_float_path(in.type) && has_float_path(out.type) && is_exact(in.type, load) &&
-                     (store == Rounding::kNone || is_exact(out.type, store));
+  // In words where nothing is rounded when it is read.
+  const bool plain = is_exact(in.type, load);
   const auto write = [&](int vector) {
     std::string text = coordinate_code(dims, "q", "x", vector, wide);
     std::string close, at = fmt::format("(i64)({})", offset_code(dims, 1, "x", wide));
@@ -79,6 +78,9 @@ KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
            fmt::format("float value[{0}];\nload<{1}, {0}, {2}>(p0 + ({3}) * {4}, value);\n", vector, type_code(in.type),
                        word(in.type), at, size_of(in.type)) +
            close +
+           (is_exact(out.type, store)
+                ? std::string()
+                : fmt::format("for (int e = 0; e < {}; ++e) sum0[e] = {};\n", vector, rounded_code(store, "sum0[e]"))) +
            fmt::format("store<{0}, {1}, {2}>({3} + (i64)({4}) * {5}, sum0);\n", type_code(out.type), vector,
                        word(out.type), to, offset_code(dims, 0, "x", wide), size_of(out.type));
   };
