@@ -257,6 +257,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
              "Which neighboring layers of one precision become one group, in which nothing is rounded (default: full)")
       .choose({"none", "pointwise", "full"});
   declare_accumulation(table);
+  declare_attention(table);
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
@@ -278,6 +279,15 @@ void TrtConfigArgs::declare_accumulation(OptionTable& table) {
           "What products of fp8, fp16 and bf16 are added up in: fp32 (default), or bit for bit as a Hopper GPU does, "
           "which is slow: hopper, or hopper-fast with the fast accumulation of fp8")
       .choose({"fp32", "hopper", "hopper-fast"});
+}
+
+void TrtConfigArgs::declare_attention(OptionTable& table) {
+  table.ours()
+      .value({"--attention"}, attention, "HOW",
+             "What the second product of an attention in one group reads, rounded to its type: normalized (default), "
+             "its probabilities; or as flash attention on GPUs does: flash, exponentials, by the sum of which the "
+             "results are divided")
+      .choose({"normalized", "flash"});
 }
 
 std::size_t TrtConfigArgs::memory_bytes() const {
@@ -329,6 +339,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
   if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
   if (accumulation) options.accumulation = accumulation_from_name(*accumulation, "[options] --accumulation");
+  if (attention) options.attention = attention_from_name(*attention, "[options] --attention");
   options.backend = backend_name();
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;

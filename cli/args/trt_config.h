@@ -25,7 +25,7 @@ struct TrtConfigArgs {
   std::optional<std::string> save_tactics, load_tactics, save_timing_cache, load_timing_cache;
   std::optional<std::string> config_script, config_postprocess_script;
   bool strongly_typed = false;
-  std::optional<std::string> fusion, accumulation, target, backend, engine_backend;
+  std::optional<std::string> fusion, accumulation, attention, target, backend, engine_backend;
   bool assume_lowest = false;
   std::optional<int> threads;
   std::optional<std::string> memory_limit;
@@ -38,6 +38,7 @@ struct TrtConfigArgs {
   /// The formats that operands are stored in as elements, --weights-only, --block-size, and how their scales are found.
   void declare_elements(OptionTable& table);
   void declare_accumulation(OptionTable& table);
+  void declare_attention(OptionTable& table);
   void declare_backend(OptionTable& table);
   /// --memory-limit, of the tools that run models.
   void declare_memory_limit(OptionTable& table);

@@ -53,6 +53,7 @@ void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
   }
   if (!config.fusion) config.fusion = answer.fusion;
   if (!config.accumulation) config.accumulation = answer.accumulation;
+  if (!config.attention) config.attention = answer.attention;
   if (!config.calibration_inputs.empty() || (config.weight_scales && *config.weight_scales != answer.weight_scales) ||
       (config.mx_scale_rule && *config.mx_scale_rule != answer.mx_scale_rule))
     throw invalid_argument(

@@ -175,6 +175,7 @@ class ConvertTool : public Tool {
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
     config_.declare_accumulation(table);
+    config_.declare_attention(table);
     table.ours().value(
         {"--target"}, config_.target, "GPU",
         "The GPU whose costs count, for --relax and for engines (default: the GPU of --backend cuda, else l4), "

@@ -86,6 +86,7 @@ void warn_of_own_options(const RunOptions& options) {
   warn(options.network.repairs.has_value(), "--repairs");
   warn(options.config.fusion.has_value(), "--fusion");
   warn(options.config.accumulation.has_value(), "--accumulation");
+  warn(options.config.attention.has_value(), "--attention");
   warn(options.config.assume_lowest, "--assume-lowest");
   warn(options.config.target.has_value(), "--target");
   warn(options.config.threads.has_value(), "--threads");

@@ -150,7 +150,7 @@ class InspectModelTool : public Tool {
     const TrtConfigArgs& config = options_.config;
     const TrtNetworkArgs& network = options_.network;
     return !config.precisions().empty() || config.assume_lowest || config.strongly_typed || config.constraints ||
-           config.obey || config.strict || config.fusion || config.accumulation || config.target ||
+           config.obey || config.strict || config.fusion || config.accumulation || config.attention || config.target ||
            config.config_script || config.config_postprocess_script || config.load_tactics || config.save_tactics ||
            config.save_timing_cache || !config.min_shapes.empty() || !config.opt_shapes.empty() ||
            !config.max_shapes.empty() || !network.layer_precisions.empty() || network.all_tensor_dtypes ||

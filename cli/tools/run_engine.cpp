@@ -31,6 +31,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
   no_effect(options.config.accumulation.has_value(), "--accumulation");
+  no_effect(options.config.attention.has_value(), "--attention");
   return Engine::load(options.model.path(), running);
 }
 

@@ -274,6 +274,8 @@ struct AnswerFile {
   std::string fusion;
   /// What products of narrow floats were added up in: "fp32", "hopper", "hopper-fast".
   std::string accumulation = "fp32";
+  /// What the second product of an attention in one group reads: "normalized", "flash".
+  std::string attention = "normalized";
   BuildRecord build;
   /// The tolerance as options of `precision search`, and files of inputs and of golden results. Empty in files of
   /// earlier releases.

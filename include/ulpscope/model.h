@@ -39,6 +39,9 @@ struct ModelOptions {
   /// What products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper"; "hopper-fast":
   /// with cuBLASLt's fast accumulation), which is slow (docs/numerics.md).
   std::string accumulation = "fp32";
+  /// What the second product of an attention in one group reads: "normalized", its probabilities, or "flash", as flash
+  /// attention does: exponentials, whose sum the results are divided by (docs/numerics.md).
+  std::string attention = "normalized";
   /// The GPU whose costs are estimated: "l4", "h100" or another of data/targets, or a file of measure_target() or of
   /// that form, whose name ends in .json. Empty: the GPU of the backend "cuda", else "l4".
   std::string target;

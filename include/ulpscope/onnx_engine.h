@@ -36,6 +36,9 @@ struct EngineOptions {
   std::string fusion = "full";
   /// What products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does ("hopper", "hopper-fast").
   std::string accumulation = "fp32";
+  /// What the second product of an attention in one group reads: "normalized", its probabilities, or "flash", as flash
+  /// attention does: exponentials, whose sum the results are divided by (docs/numerics.md).
+  std::string attention = "normalized";
   /// Threads; 0: one per core. Results do not depend on it.
   int threads = 0;
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".

@@ -86,6 +86,7 @@ void bind_engine(nb::module_& module) {
       .def_rw("scales", &EngineOptions::scales)
       .def_rw("fusion", &EngineOptions::fusion)
       .def_rw("accumulation", &EngineOptions::accumulation)
+      .def_rw("attention", &EngineOptions::attention)
       .def_rw("backend", &EngineOptions::backend);
   def_number(options, "threads", &EngineOptions::threads, to_threads, "[engine] threads");
   def_number(options, "memory_limit", &EngineOptions::memory_limit, to_bytes, "[engine] memory_limit");

@@ -94,6 +94,7 @@ void bind_model(nb::module_& module) {
       .def_rw("layer_precisions", &ModelOptions::layer_precisions)
       .def_rw("fusion", &ModelOptions::fusion)
       .def_rw("accumulation", &ModelOptions::accumulation)
+      .def_rw("attention", &ModelOptions::attention)
       .def_rw("weight_scales", &ModelOptions::weight_scales)
       .def_rw("mx_scale_rule", &ModelOptions::mx_scale_rule)
       .def_rw("target", &ModelOptions::target)

@@ -18,6 +18,7 @@ class ModelOptions:
     layer_precisions: dict[str, str]
     fusion: str
     accumulation: str
+    attention: str
     weight_scales: str
     mx_scale_rule: str
     target: str
@@ -78,6 +79,7 @@ class EngineOptions:
     scales: dict[str, float]
     fusion: str
     accumulation: str
+    attention: str
     threads: int
     backend: str
     memory_limit: int

@@ -79,6 +79,9 @@ class Engine:
                       "full".
     accumulation:     what products of fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does, which is slow:
                       "hopper", "hopper-fast".
+    attention:        what the second product of an attention in one group reads: "normalized", its probabilities, or
+                      "flash": exponentials, by the sum of which the results are divided, as flash attention on
+                      GPUs does.
     threads:          0: one per core. Results are bitwise the same for every number.
     backend:          who computes: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     memory_limit:     bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights
@@ -103,6 +106,7 @@ class Engine:
         calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]] = None,
         fusion: Optional[str] = None,
         accumulation: Optional[str] = None,
+        attention: Optional[str] = None,
         threads: int = 0,
         backend: str = "cpu",
         memory_limit: int = 0,
@@ -110,9 +114,10 @@ class Engine:
         source = Source(model)
         self._where = "" if source.path is None else f"{source.path}: "  # In front of messages.
         if answer is not None:
-            if any(each is not None for each in (precision, layer_precisions, calibration, fusion, accumulation)):
+            said = (precision, layer_precisions, calibration, fusion, accumulation, attention)
+            if any(each is not None for each in said):
                 raise invalid_argument(
-                    "[engine] answer: it says the precisions, layers, scales, fusion and accumulation; "
+                    "[engine] answer: it says the precisions, layers, scales, fusion, accumulation and attention; "
                     "expected no others beside it"
                 )
             from .answer import as_answer
@@ -128,6 +133,7 @@ class Engine:
                 layer_precisions=dict(layer_precisions or {}), scales=_scales_of(calibration),
                 fusion="full" if fusion is None else fusion,
                 accumulation="fp32" if accumulation is None else accumulation,
+                attention="normalized" if attention is None else attention,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip
             if source.path is None:

@@ -6,8 +6,9 @@ import re
 
 #: Options of the program, and the arguments that mean them.
 KEYWORDS = {
-    "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--backend": "backend",
-    "--bias-correction": "bias_correction", "--bits": "bits", "--calibration-cache": "calibration",
+    "--accumulation": "accumulation", "--answer": "answer", "--atol": "atol", "--attention": "attention",
+    "--backend": "backend", "--bias-correction": "bias_correction", "--bits": "bits",
+    "--calibration-cache": "calibration",
     "--calibration-inputs": "calibration_inputs", "--compare": "compare", "--fusion": "fusion",
     "--hold-out": "hold_out",
     "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
@@ -33,7 +34,8 @@ PROGRAMS = (
 )  # fmt: skip
 
 _WORDS = {
-    "accumulation": ("fp32", "hopper", "hopper-fast"), "backend": ("cpu", "cuda"),
+    "accumulation": ("fp32", "hopper", "hopper-fast"), "attention": ("normalized", "flash"),
+    "backend": ("cpu", "cuda"),
     "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",), "mx_scale_rule": ("ceil", "ocp"),
     "objective": ("fastest", "smallest", "cheapest", "bits", "error"),
     "weight_scales": ("amax", "least-squares", "activations"),

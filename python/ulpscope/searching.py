@@ -60,6 +60,7 @@ def search(
     atol: Optional[PerOutput] = None,
     fusion: str = "full",
     accumulation: str = "fp32",
+    attention: str = "normalized",
     resume: bool = False,
     shrink: bool = False,
     repair: bool = True,
@@ -104,6 +105,8 @@ def search(
     fusion:      "none", "pointwise" or "full": within a group of layers nothing is rounded.
     accumulation: what products of fp8, fp16 and bf16 are added up in: "fp32", or as a Hopper GPU does, which is slow:
                  "hopper", "hopper-fast".
+    attention:   what the second product of an attention in one group reads: "normalized", its probabilities, or
+                 "flash": exponentials, by the sum of which the results are divided, as flash attention on GPUs does.
     shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
@@ -137,7 +140,7 @@ def search(
     options = _core.ModelOptions()
     assign(
         options, precisions=wanted, target=os.fspath(target or ""), fusion=fusion, accumulation=accumulation,
-        threads=threads, backend=backend, layer_precisions=dict(layer_precisions or {}),
+        attention=attention, threads=threads, backend=backend, layer_precisions=dict(layer_precisions or {}),
         weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
     )  # fmt: skip
     loaded = source.load(options)

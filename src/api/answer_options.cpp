@@ -22,6 +22,7 @@ ModelOptions options_for(const AnswerFile& answer) {
     if (const auto precision = precision_named(name)) options.precisions.push_back(*precision);
   options.fusion = answer.fusion;
   options.accumulation = answer.accumulation;
+  options.attention = answer.attention;
   if (!answer.weight_scales.empty()) options.weight_scales = answer.weight_scales;
   if (!answer.mx_scale_rule.empty()) options.mx_scale_rule = answer.mx_scale_rule;
   options.cost_model = !build.assume_lowest;

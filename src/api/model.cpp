@@ -32,6 +32,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.enabled = with_smaller_blocks(build.enabled);
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.accumulation = accumulation_from_name(options.accumulation, "[model] accumulation");
+  build.attention = attention_from_name(options.attention, "[model] attention");
   build.backend = find_backend(options.backend).name();
   build.target = options.target.empty() ? default_target(build.backend) : options.target;
   build.threads = checked_threads(options.threads, "[model] threads");

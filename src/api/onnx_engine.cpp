@@ -23,6 +23,7 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   BuildOptions build;
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.accumulation = accumulation_from_name(options.accumulation, "[engine] accumulation");
+  build.attention = attention_from_name(options.attention, "[engine] attention");
   build.threads = checked_threads(options.threads, "[engine] threads");
   build.memory_limit = options.memory_limit;
   build.backend = find_backend(options.backend).name();

@@ -391,6 +391,7 @@ AnswerFile describe(const LoadedModel& model, const Network& network, const Sear
   file.precisions = enabled_precisions(model.build);
   file.fusion = name_of(model.build.fusion);
   file.accumulation = name_of(model.build.accumulation);
+  file.attention = name_of(model.build.attention);
   file.criterion_options = criterion_words(options.criterion);
   file.scales = model.build.scales;
   if (model.build.enabled.needs_calibration()) file.calibration_cache = options.calibration_cache.string();

@@ -121,6 +121,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   options.constraints = ConstraintMode::kObey;  // As what the assignment was made with, for what bodies store.
   typed_options.strongly_typed = true;
   typed_options.accumulation = assignment.accumulation;
+  typed_options.attention = assignment.attention;
   // What a file stores does not depend on the sample: one shows that it is the same without fusion.
   const bool both_levels = convert_options.fusion != Fusion::kNone && equal_at_every_level;
   const auto levels_of = [&](std::size_t sample) {

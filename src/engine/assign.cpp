@@ -189,6 +189,7 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
                              form_of(p).flag());
   Assignment result;
   result.accumulation = options.accumulation;
+  result.attention = options.attention;
   for (const Layer& layer : network.layers) {
     if (layer.precision)
       throw invalid_argument(
@@ -256,6 +257,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   quantized.add_scale_choice(options, result);
   result.int8_output = storage_of(allowed.front());
   result.accumulation = options.accumulation;
+  result.attention = options.attention;
   std::vector<TensorId> without_scale;
   IdMap<LayerId, std::vector<Precision>> choices(network.layers.size());
   for (const auto& [l, layer] : network.layers.items()) {

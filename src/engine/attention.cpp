@@ -22,9 +22,11 @@ class AttentionFinder {
       return form && form->plain && !kernel.elements && kernel.epilogue.outputs.size() == 1 &&
              kernel.epilogue.outputs[0].store.tensor != kNone;
     };
-    if (!plain_product(values) || values.epilogue.outputs[0].source != 0) return std::nullopt;
+    if (!plain_product(values)) return std::nullopt;
     AttentionKernel result;
     result.values = &values;
+    result.flash = is_over_row_sums(values.epilogue, values.operands[0].tensor);
+    if (!result.flash && values.epilogue.outputs[0].source != 0) return std::nullopt;
     result.v = values.operands[1];
     const KernelDescription* producer = sole_producer(values.operands[0].tensor, 1);
     if (producer == nullptr) return std::nullopt;
@@ -78,6 +80,15 @@ class AttentionFinder {
     return result;
   }
 
+  /// All that the epilogue does is to divide by what the softmax left of rows of `exponentials`.
+  static bool is_over_row_sums(const ProgramKernel& epilogue, TensorId exponentials) {
+    const Program::Value& last = epilogue.program.values[epilogue.outputs[0].source];
+    if (last.kind != Program::Kind::kResult || last.instruction != Instruction::kDiv || last.a != 0) return false;
+    const Program::Value& divisor = epilogue.program.values[last.b];
+    return divisor.kind == Program::Kind::kLoad &&
+           epilogue.loads[divisor.load].operand == Operand{.tensor = exponentials, .row_sums = true};
+  }
+
   /// Nobody but so many kernels read it, and it is no network output: the kernel that makes it; else null.
   const KernelDescription* sole_producer(TensorId id, std::size_t readers) const {
     if (id == kNone || spec_.output[id] || uses_[id].readers.size() != readers) return nullptr;
@@ -127,6 +138,20 @@ class AttentionFinder {
 };
 
 }  // namespace
+
+bool multiplies_exponentials(const Specialization& spec, const Assignment& assignment, LayerId product) {
+  const Network& network = *spec.network;
+  const Layer& values = network.layer(product);
+  if (assignment.attention != AttentionRule::kFlash || values.op->function != Function::kMatMul ||
+      rounding_of(assignment.precision[product]) == Rounding::kNone)
+    return false;
+  const TensorId read = values.inputs[0], v = values.inputs[1];
+  const LayerId producer = network.tensor(read).producer;
+  if (producer == kNone || v == read || !spec.shape(v) || spec.shape(v)->size() < 2) return false;
+  const Layer& softmax = network.layer(producer);
+  return softmax.op->function == Function::kSoftmax && row_dimensions(spec, softmax) == 1 &&
+         spec.shape(read)->back() > 0;
+}
 
 std::vector<AttentionKernel> attentions_of(const Specialization& spec, const Schedule& schedule,
                                            const IdMap<TensorId, KernelUses>& uses) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/kernels.h"
+#include "graph/assignment.h"
 
 namespace ulpscope {
 
@@ -20,8 +21,13 @@ struct AttentionKernel {
   const ProgramKernel* softmax = nullptr;       ///< adds a mask, say, and takes the softmax: ProgramKernel::softmax_of.
   bool nan_is_zero = false;                     ///< Probabilities that are not a number count as 0.
   const ProductKernel* values = nullptr;        ///< Probabilities times v, with its stores.
+  bool flash = false;                           ///< Exponentials times v, over the sum of their row.
   std::vector<const KernelDescription*> parts;  ///< All but `values`, in their order.
 };
+
+/// By AttentionRule::kFlash: this product of an attention in one group multiplies exponentials, and its results are
+/// divided by their sums.
+bool multiplies_exponentials(const Specialization& spec, const Assignment& assignment, LayerId product);
 
 /// All of them. They point into the schedule. `uses`: uses_of() it.
 std::vector<AttentionKernel> attentions_of(const Specialization& spec, const Schedule& schedule,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/attention.h"
 #include "engine/element_forms.h"
 #include "engine/element_readers.h"
 #include "engine/kernels.h"
@@ -35,6 +36,7 @@ class Describer {
     for (TensorId id : network_.inputs) schedule_.storage[id] = spec_.type(id);
     for (const Group& group : schedule_.grouping.groups) {
       kernels_.clear();
+      is_attention_ = group.kind == GroupKind::kAttention;
       describe_group(group);
       schedule_.kernels.push_back(std::move(kernels_));
     }
@@ -423,6 +425,13 @@ class Describer {
     program.domain = shape(kernel.result);
     std::map<TensorId, Register> made;
     made[kernel.result] = load(program, {Load::Source::kResult});
+    if (is_attention_ && multiplies_exponentials(spec_, assignment_, id)) {
+      const Operand sums{.tensor = kernel.operands[0].tensor, .row_sums = true};
+      leave_exponentials(sums.tensor);
+      if (program.layers.empty()) program.layers = {id};
+      made[kernel.result] =
+          program.program.apply(Instruction::kDiv, made[kernel.result], load(program, {.operand = sums}));
+    }
     for (LayerId member : epilogue)
       if (!append(program, made, member))
         throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(member).name));
@@ -431,6 +440,25 @@ class Describer {
     add_outputs(program, made, epilogue);
     kernels_.emplace_back(std::move(kernel));
     return done;
+  }
+
+  /// The softmax before this second product of an attention leaves its exponentials and the sums of their rows.
+  void leave_exponentials(TensorId read) {
+    for (KernelDescription& each : kernels_) {
+      auto* softmax = std::get_if<ProgramKernel>(&each);
+      if (softmax == nullptr) continue;
+      const auto left = std::ranges::find(softmax->outputs, read, [](const auto& o) { return o.store.tensor; });
+      if (left == softmax->outputs.end()) continue;
+      // The last instructions of a softmax: exponentials times the reciprocals of their sums.
+      std::vector<Program::Value>& instructions = softmax->program.values;
+      const bool ends = left->source + 1 == static_cast<Register>(instructions.size());
+      const Program::Value product = instructions[left->source];
+      left->source = product.a;
+      softmax->outputs.push_back({instructions[product.b].a, {.tensor = read, .row_sums = true}});
+      if (ends) instructions.resize(instructions.size() - 2);
+      return;
+    }
+    throw InternalError(fmt::format("the softmax that makes '{}' has no program", network_.tensor(read).name));
   }
 
   /// The BatchNormalization goes into the constant weights and bias of the convolution before it. Weights that are
@@ -451,6 +479,7 @@ class Describer {
   const Readings readings_;
   Schedule schedule_;
   std::vector<KernelDescription> kernels_;  ///< Of the group at hand.
+  bool is_attention_ = false;               ///< It is one.
   IdMap<TensorId, char> open_;              ///< Per tensor: its shape is known at run time only.
 };
 

@@ -36,13 +36,14 @@ class Writer {
     put_all(step, fraction, bits, restart, smallest_a, smallest_b);
   }
   void put(const Operand& operand) {
-    const auto& [tensor, rounding, first, encoding, scales, scale, exact, channel_weights] = operand;
-    put_all(tensor, rounding, first, encoding.has_value(), encoding.value_or(Encoding()), scales, scale, exact);
+    const auto& [tensor, rounding, first, encoding, scales, scale, exact, row_sums, channel_weights] = operand;
+    put_all(tensor, rounding, first, encoding.has_value(), encoding.value_or(Encoding()), scales, scale, exact,
+            row_sums);
     put(channel_weights == nullptr ? std::vector<float>() : channel_weights->mean_squares);
   }
   void put(const Store& store) {
-    const auto& [tensor, rounding, exact] = store;
-    put_all(tensor, rounding, exact);
+    const auto& [tensor, rounding, exact, row_sums] = store;
+    put_all(tensor, rounding, exact, row_sums);
   }
   void put(const Load& load) {
     const auto& [source, operand, normalization, per_channel] = load;
@@ -73,7 +74,19 @@ class Writer {
   std::string text;
 };
 
+Shape shape_of(const Specialization& spec, TensorId tensor, bool row_sums) {
+  Shape shape = *spec.shape(tensor);
+  if (row_sums) shape.back() = 1;
+  return shape;
+}
+
 }  // namespace
+
+Shape shape_of(const Specialization& spec, const Operand& operand) {
+  return shape_of(spec, operand.tensor, operand.row_sums);
+}
+
+Shape shape_of(const Specialization& spec, const Store& store) { return shape_of(spec, store.tensor, store.row_sums); }
 
 IdMap<TensorId, KernelUses> uses_of(const Schedule& schedule) {
   IdMap<TensorId, KernelUses> uses(schedule.storage.size());

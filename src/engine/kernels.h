@@ -30,6 +30,7 @@ struct Operand {
   ScaleSource scales = ScaleSource::kNone;
   float scale = 0;     ///< kCalibrated: that of the tensor.
   bool exact = false;  ///< What Store::exact left, not what is stored for others.
+  bool row_sums = false;  ///< What Store::row_sums left, instead of the tensor.
   /// Constant weights in blocks of least error: what their errors count; null: the same.
   SharedChannelWeights channel_weights{};
 
@@ -53,6 +54,9 @@ struct Store {
   Rounding rounding = Rounding::kNone;
   /// Other kernels of the group read the values as they were computed: these are kept beside the rounded ones.
   bool exact = false;
+  /// Not the tensor, but one float32 per row of it, which others of the group read: the sum of what the kernel
+  /// computed.
+  bool row_sums = false;
 };
 
 /// What a register of a program is loaded with, broadcast to the program's domain.
@@ -84,7 +88,9 @@ struct ProgramKernel {
     Store store;  ///< Of the shape of the domain, or (one value per row) of the domain with its rows at size 1 or gone.
   };
   std::vector<Output> outputs;
-  /// What a Softmax is taken of whose result is all that is left, and which is all that works on rows; else -1.
+  /// What a Softmax is taken of whose result is all that is left, and which is all that works on rows; else -1. In an
+  /// attention by AttentionRule::kFlash two things are left: exponentials as the tensor that the result is, and the
+  /// sums of their rows.
   Register softmax_of = -1;
 };
 
@@ -118,6 +124,11 @@ struct LayerKernel {
 };
 
 using KernelDescription = std::variant<ProductKernel, ProgramKernel, LayerKernel>;
+
+/// The shape of what is read or left: the tensor's, but for sums of its rows, whose last dimension is 1. REQUIRES: it
+/// is known.
+Shape shape_of(const Specialization& spec, const Operand& operand);
+Shape shape_of(const Specialization& spec, const Store& store);
 
 /// Everything that is run for one network under one assignment.
 struct Schedule {

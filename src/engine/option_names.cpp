@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kFusions[] = {"none", "pointwise", "full"};
 constexpr std::string_view kAccumulations[] = {"fp32", "hopper", "hopper-fast"};
+constexpr std::string_view kAttentionRules[] = {"normalized", "flash"};
 
 }  // namespace
 
@@ -25,6 +26,14 @@ Accumulation accumulation_from_name(std::string_view name, std::string_view wher
 std::string_view name_of(Accumulation accumulation) noexcept {
   return kAccumulations[static_cast<std::size_t>(accumulation)];
 }
+
+AttentionRule attention_from_name(std::string_view name, std::string_view where) {
+  for (std::size_t i = 0; i < std::size(kAttentionRules); ++i)
+    if (kAttentionRules[i] == name) return static_cast<AttentionRule>(i);
+  throw invalid_argument("{}: expected normalized or flash, got '{}'", where, name);
+}
+
+std::string_view name_of(AttentionRule rule) noexcept { return kAttentionRules[static_cast<std::size_t>(rule)]; }
 
 std::string_view name_of(Fusion fusion) noexcept { return kFusions[static_cast<std::size_t>(fusion)]; }
 

@@ -15,6 +15,9 @@ std::string_view name_of(Fusion fusion) noexcept;
 /// "fp32", "hopper", "hopper-fast"; likewise.
 Accumulation accumulation_from_name(std::string_view name, std::string_view where);
 std::string_view name_of(Accumulation accumulation) noexcept;
+/// "normalized", "flash"; likewise.
+AttentionRule attention_from_name(std::string_view name, std::string_view where);
+std::string_view name_of(AttentionRule rule) noexcept;
 
 /// The names of the precisions that are enabled beside fp32.
 std::vector<std::string> enabled_precisions(const BuildOptions& build);

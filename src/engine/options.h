@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/accumulator.h"
+#include "graph/attention_rule.h"
 #include "graph/layer_form.h"
 #include "graph/scale_choice.h"
 #include "ulpscope/shape.h"
@@ -49,6 +50,7 @@ struct BuildOptions {
   ConstraintMode constraints = ConstraintMode::kNone;
   Fusion fusion = Fusion::kFull;
   Accumulation accumulation = Accumulation::kFP32;
+  AttentionRule attention = AttentionRule::kNormalized;
   /// Skip the cost model: every layer without a constraint takes the lowest enabled precision.
   bool assume_lowest = false;
   /// Types are those written in the file; layer precisions and precision flags are errors.

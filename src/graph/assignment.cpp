@@ -105,6 +105,7 @@ Assignment assignment_of_body(const Assignment& around, const Body& body, const 
   result.precision = part_of(around.precision, body, layers);
   result.reason = part_of(around.reason, body, layers);
   result.accumulation = around.accumulation;
+  result.attention = around.attention;
   if (!around.asked_in_bodies.empty()) result.asked_in_bodies = part_of(around.asked_in_bodies, body, layers);
   derive_storage(network, inferred, constraints_hold, strongly_typed, result,
                  result.asked_in_bodies.empty() ? nullptr : &result.asked_in_bodies);

@@ -6,6 +6,7 @@
 
 #include "formats/accumulator.h"
 #include "formats/rounding.h"
+#include "graph/attention_rule.h"
 #include "graph/inference.h"
 #include "graph/layer_form.h"
 #include "graph/network.h"
@@ -40,6 +41,7 @@ struct Assignment {
   /// What a quantized layer stores: the next higher enabled float type.
   DataType int8_output = DataType::kFloat32;
   Accumulation accumulation = Accumulation::kFP32;  ///< Of all products of narrow floats.
+  AttentionRule attention = AttentionRule::kNormalized;
 
   /// The type in which this layer stores its output, before constraints and declared types have a say.
   DataType stored_by(LayerId id) const noexcept {

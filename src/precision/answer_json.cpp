@@ -292,6 +292,7 @@ Json from_answer(const AnswerFile& file) {
           {"precisions", file.precisions},
           {"fusion", file.fusion},
           {"accumulation", file.accumulation},
+          {"attention", file.attention},
           {"objective", answer.objective ? Json(name_of(*answer.objective)) : Json()},
           {"verdict", name_of(answer.verdict)},
           {"message", answer.message},
@@ -446,6 +447,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   file.fusion = reader.at("fusion").text();
   // Earlier releases did not write these.
   if (reader.has("accumulation")) file.accumulation = reader.at("accumulation").text();
+  if (reader.has("attention")) file.attention = reader.at("attention").text();
   if (reader.has("criterion_options")) file.criterion_options = json::to_texts(reader.at("criterion_options"));
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();

@@ -31,8 +31,8 @@ std::set<std::string> kept_names(const Answer& answer) {
 /// Options that say what the rest of an answer says, too.
 bool says_nothing_new(const std::string& option) {
   static const std::set<std::string> kReadFromAnswer = {
-      "--trt",     "--fusion",           "--accumulation", "--formats", "--precision-constraints",
-      "--repairs", "--calibration-cache"};
+      "--trt",     "--fusion",  "--accumulation",      "--attention",
+      "--formats", "--repairs", "--calibration-cache", "--precision-constraints"};
   return kReadFromAnswer.contains(option) ||
          std::ranges::any_of(layer_forms(), [&](const LayerForm& form) { return form.flag() == option; });
 }
@@ -61,6 +61,7 @@ std::vector<std::string> run_options(const AnswerFile& file) {
   add("--formats", formats);
   add_text("--fusion", file.fusion);
   if (file.accumulation != "fp32") add_text("--accumulation", file.accumulation);
+  if (file.attention != "normalized") add_text("--attention", file.attention);
   if (build.assume_lowest) words.emplace_back("--assume-lowest");
   add("--precision-constraints", {"obey"});
   add_text("--calibration-cache", file.calibration_cache);

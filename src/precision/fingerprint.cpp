@@ -183,6 +183,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--precision", fmt::format("{}", fmt::join(ladder, " "))},
       {"--fusion", std::string(name_of(build.fusion))},
       {"--accumulation", std::string(name_of(build.accumulation))},
+      {"--attention", std::string(name_of(build.attention))},
       {"--target", build.target},
       {"--backend", build.backend},
       {"--cost-model", yes_or_no(!build.assume_lowest)},

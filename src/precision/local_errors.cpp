@@ -28,6 +28,7 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
   made.assignment.scale = low.scale;
   made.assignment.int8_output = low.int8_output;
   made.assignment.accumulation = low.accumulation;
+  made.assignment.attention = low.attention;
   made.assignment.scale_choice = low.scale_choice;
   made.assignment.channel_weights = low.channel_weights;
   IdMap<TensorId, TensorId> low_of(network.tensors.size());

@@ -98,7 +98,8 @@ Value value_of(const Assignment& assignment) {
                     {"pinned", bytes_of<char>(assignment.pinned)},
                     {"scale", std::move(scale)},
                     {"int8_output", static_cast<int>(assignment.int8_output)},
-                    {"accumulation", static_cast<int>(assignment.accumulation)}};
+                    {"accumulation", static_cast<int>(assignment.accumulation)},
+                    {"attention", static_cast<int>(assignment.attention)}};
 }
 
 Assignment assignment_from(const Value& value) {
@@ -112,6 +113,7 @@ Assignment assignment_from(const Value& value) {
   for (const float each : elements<float>(value["scale"], DataType::kFloat32)) result.scale.push_back(each);
   result.int8_output = static_cast<DataType>(value["int8_output"].integer());
   result.accumulation = static_cast<Accumulation>(value["accumulation"].integer());
+  result.attention = static_cast<AttentionRule>(value["attention"].integer());
   return result;
 }
 

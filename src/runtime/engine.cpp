@@ -10,6 +10,7 @@
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "engine/attention.h"
 #include "engine/cost.h"
 #include "engine/tactics.h"
 #include "graph/evaluate.h"
@@ -401,7 +402,10 @@ std::vector<Engine::LayerReport> Engine::report() const {
     if (index >= 0) {
       const Group& group = plan->grouping().groups[index];
       row.group = group_name(network, group);
-      row.tactic = fmt::format("{}_{}", name_of(group.kind), row.precision);
+      const bool flash = group.kind == GroupKind::kAttention && std::ranges::any_of(group.layers, [&](LayerId id) {
+                           return multiplies_exponentials(*spec, assignment, id);
+                         });
+      row.tactic = fmt::format("{}{}_{}", flash ? "flash_" : "", name_of(group.kind), row.precision);
       if (group.layers.front() == l) row.microseconds = times[index];
     }
     result.push_back(std::move(row));

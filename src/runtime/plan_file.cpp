@@ -295,6 +295,7 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   o = {{"constraints", static_cast<int>(options.constraints)},
        {"fusion", static_cast<int>(options.fusion)},
        {"accumulation", static_cast<int>(options.accumulation)},
+       {"attention", static_cast<int>(options.attention)},
        {"assume_lowest", options.assume_lowest},
        {"strongly_typed", options.strongly_typed},
        {"target", options.target}};
@@ -391,6 +392,7 @@ BuildOptions read_options(const Json& o) {
   options.constraints = plan::enumerator(o.at("constraints"), ConstraintMode::kObey);
   options.fusion = plan::enumerator(o.at("fusion"), Fusion::kFull);
   if (o.contains("accumulation")) options.accumulation = plan::enumerator(o["accumulation"], Accumulation::kHopperFast);
+  if (o.contains("attention")) options.attention = plan::enumerator(o["attention"], AttentionRule::kFlash);
   options.assume_lowest = o.at("assume_lowest").get<bool>();
   options.strongly_typed = o.at("strongly_typed").get<bool>();
   options.target = o.at("target").get<std::string>();
@@ -434,6 +436,7 @@ PlanFile parse_plan(std::span<std::byte> bytes, std::shared_ptr<const void> owne
     result.assignment = read_assignment(description.at("assignment"), *result.network);
     result.options = read_options(description.at("options"));
     result.assignment.accumulation = result.options.accumulation;
+    result.assignment.attention = result.options.attention;
     return result;
   } catch (const nlohmann::json::exception& e) {
     throw refuse(fmt::format("the description is malformed: {}", e.what()));

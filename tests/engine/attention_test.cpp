@@ -15,11 +15,16 @@ struct Described {
   Schedule schedule;
   std::vector<AttentionKernel> attentions;
 
-  Described(std::shared_ptr<const Network> of, Fusion fusion) : network(std::move(of)) {
+  Described(std::shared_ptr<const Network> of, Fusion fusion, AttentionRule rule = AttentionRule::kNormalized,
+            PrecisionSet enabled = {Precision::kFP16})
+      : network(std::move(of)) {
     std::vector<Shape> shapes;
     for (TensorId id : network->inputs) shapes.push_back(*network->tensor(id).shape);
     spec = specialize(*network, shapes);
-    const Assignment assignment = assign_precisions(*spec, fp16_options(ConstraintMode::kObey, fusion, true));
+    BuildOptions options = fp16_options(ConstraintMode::kObey, fusion, true);
+    options.attention = rule;
+    options.enabled = enabled;
+    const Assignment assignment = assign_precisions(*spec, options);
     schedule = describe(*spec, assignment, fuse(*spec, assignment, fusion));
     attentions = attentions_of(*spec, schedule, uses_of(schedule));
   }
@@ -67,6 +72,35 @@ TEST(Attention, IsFoundWhetherItIsOneGroupOrSeveral) {
       EXPECT_EQ(found.nan_is_zero, nan_is_zero);
       EXPECT_EQ(found.parts.size(), nan_is_zero ? 5u : 3u);
     }
+}
+
+/// By the rule of flash attention the softmax leaves exponentials and the sums of their rows, where that changes what
+/// is rounded.
+TEST(Attention, LeavesExponentialsWhereItIsOneGroupThatRounds) {
+  const auto flash = [](const Described& d) {
+    EXPECT_EQ(d.attentions.size(), 1u);
+    const bool found = d.attentions.at(0).flash;
+    EXPECT_EQ(d.attentions[0].softmax->outputs.size(), found ? 2u : 1u);
+    EXPECT_EQ(d.attentions[0].values->epilogue.loads.size(), found ? 2u : 1u);
+    return found;
+  };
+  constexpr AttentionRule kFlash = AttentionRule::kFlash;
+  EXPECT_TRUE(flash(Described(attention(false), Fusion::kFull, kFlash)));
+  EXPECT_FALSE(flash(Described(attention(false), Fusion::kFull)));
+  EXPECT_FALSE(flash(Described(attention(false), Fusion::kPointwise, kFlash)));
+  EXPECT_FALSE(flash(Described(attention(true), Fusion::kFull, kFlash)));
+  EXPECT_FALSE(flash(Described(attention(false), Fusion::kFull, kFlash, {})));
+  const Described d(attention(false), Fusion::kFull, kFlash);
+  const ProgramKernel& softmax = *d.attentions[0].softmax;
+  const TensorId weights = d.network->find_tensor("weights");
+  EXPECT_EQ(softmax.outputs[0].store.tensor, weights);
+  EXPECT_EQ(softmax.outputs[0].store.rounding, Rounding::kF16);
+  EXPECT_EQ(softmax.program.values[softmax.outputs[0].source].instruction, Instruction::kExp);
+  EXPECT_TRUE(softmax.outputs[1].store.row_sums);
+  EXPECT_EQ(softmax.outputs[1].store.rounding, Rounding::kNone);
+  EXPECT_EQ(shape_of(*d.spec, softmax.outputs[1].store), (Shape{2, 4, 1}));
+  EXPECT_NE(identity_of(KernelDescription(softmax)),
+            identity_of(KernelDescription(*Described(attention(false), Fusion::kFull).attentions[0].softmax)));
 }
 
 /// Several kernels between the products are not taken together.

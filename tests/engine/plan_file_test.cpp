@@ -57,6 +57,16 @@ TEST(PlanFile, KeepsPrecisionsReasonsAndProfiles) {
   }
 }
 
+TEST(PlanFile, KeepsTheRuleOfAttention) {
+  const TemporaryFolder folder;
+  for (const AttentionRule rule : {AttentionRule::kNormalized, AttentionRule::kFlash}) {
+    BuildOptions options = fp16_options(ConstraintMode::kNone, Fusion::kFull, true);
+    options.attention = rule;
+    Engine::build(add_sub(), options)->save(folder / "m.engine");
+    EXPECT_EQ(Engine::load(folder / "m.engine")->options().attention, rule);
+  }
+}
+
 TEST(PlanFile, RefusesWhatIsNoEngine) {
   const TemporaryFolder folder;
   const auto load = [&](const std::string& content) {

@@ -259,6 +259,21 @@ class Grouping:
             for reader in self.spec.readers.get(name, ())
         )
 
+    def softmax_before_values(self, i: int) -> int | None:
+        """The Softmax whose result is the first operand, and no more, of this second product of an attention."""
+        spec, group = self.spec, self.group_of[i]
+        node = spec.graph.nodes[i]
+        if group is None or group.kind != ATTENTION or node.op != "MatMul":
+            return None
+        before = spec.producer.get(node.inputs[0])
+        if before is None or self.group_of[before] is not group or spec.graph.nodes[before].op != "Softmax":
+            return None
+        softmax = spec.graph.nodes[before]
+        rank = len(spec.shapes[softmax.inputs[0]] or ())
+        one_axis = softmax_axes(softmax, rank) == (rank - 1,) and (spec.shapes[softmax.inputs[0]] or (0,))[-1] > 0
+        twice = node.inputs[0] == node.inputs[1]
+        return before if one_axis and not twice and len(spec.shapes[node.inputs[1]] or ()) > 1 else None
+
     # Use ---------------------------------------------------------------------------------------------------------
 
     def is_inside(self, name: str, reader: int) -> bool:

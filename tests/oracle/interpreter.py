@@ -19,6 +19,7 @@ from .specialize import PARAMETERS, Specialization, is_compute
 from .values import TYPE_OF, T, Unsupported, Value, corners, kept, moved_by_noise, noise, result, rounded
 
 LEVELS = ("none", "pointwise", "full")
+RULES = ("normalized", "flash")  #: Of attention.
 
 
 class Choice(typing.NamedTuple):
@@ -27,6 +28,7 @@ class Choice(typing.NamedTuple):
     precision: str
     level: str
     requested: dict[str, str] | None = None
+    attention: str = "normalized"
 
 
 class Network:
@@ -48,13 +50,19 @@ class Network:
         return self._specializations[key]
 
     def run(
-        self, feeds: dict[str, Value], precision: str, level: str, requested: dict[str, str] | None = None
+        self,
+        feeds: dict[str, Value],
+        precision: str,
+        level: str,
+        requested: dict[str, str] | None = None,
+        attention: str = "normalized",
     ) -> list[Value]:
         """The outputs, in the types that the file declares."""
         spec = self.specialization(feeds)
         assignment = assign(spec, precision, requested)
         integers = Integers(spec, assignment, precision)
-        run = _Run(self, spec, assignment, Grouping(spec, assignment, level, integers), integers, level, requested)
+        grouping = Grouping(spec, assignment, level, integers)
+        run = _Run(self, spec, assignment, grouping, integers, level, requested, attention)
         try:
             return run.run(feeds)
         except ValueError as error:
@@ -93,7 +101,7 @@ class Network:
         if node.name in asked:
             inside = [n.name for n in graph.nodes if is_compute(n) or n.op in operators.CONTROL]
             asked = dict.fromkeys(inside, asked[node.name]) | asked
-        return self.body(graph).run(feeds, choice.precision, choice.level, asked)
+        return self.body(graph).run(feeds, choice.precision, choice.level, asked, choice.attention)
 
     def _loop(self, node: Node, scope: dict[str, Value], choice: Choice) -> list[Value]:
         body: Graph = node.get("body")
@@ -155,8 +163,10 @@ class _Run:
         integers: Integers,
         level: str,
         requested: dict[str, str] | None,
+        attention: str,
     ):
         self.network, self.spec, self.assignment, self.level = network, spec, assignment, level
+        self.attention = attention
         self.grouping, self.integers, self.requested = grouping, integers, requested
         self.exact: dict[str, Value] = {}  #: As computed.
         self.stored: dict[str, Value] = {}  #: As stored.
@@ -203,9 +213,14 @@ class _Run:
     def _outputs(self, i: int, node: Node) -> list[Value]:
         if node.op in operators.CONTROL:
             scope = {name: self.spec.constants.get(name, self.stored.get(name)) for name in node.all_inputs}
-            return self.network.control(node, scope, Choice(self.assignment.precision[i], self.level, self.requested))
+            choice = Choice(self.assignment.precision[i], self.level, self.requested, self.attention)
+            return self.network.control(node, scope, choice)
         if self.integers.is_integer(i):
             return [self.integers.compute(i, self.stored)]
+        if self.attention == "flash" and self._load_form(i, 0) != "fp32":
+            softmax = self.grouping.softmax_before_values(i)
+            if softmax is not None:
+                return [self._flash(i, node, softmax)]
         operands = [self._operand(i, index, name) for index, name in enumerate(node.inputs)]
         if i in self.folded:
             return [operands[0]]  # type: ignore[list-item]
@@ -220,6 +235,21 @@ class _Run:
         group = self.grouping.group_of[i]
         loose = group is not None and group.kind != ROW and operators.is_product(self.spec.graph.nodes[group.layers[0]])
         return operators.compute(node, operands, loose)
+
+    # Attention -----------------------------------------------------------------------------------------------------
+
+    def _flash(self, i: int, node: Node, softmax: int) -> Value:
+        """Exponentials, rounded, times the values, over the sum of the unrounded ones."""
+        before = self.spec.graph.nodes[softmax]
+        scores = self._operand(softmax, 0, before.inputs[0])
+        assert scores is not None
+        exponentials, total = operators.exponentials(before, scores)
+        stored = rounded(exponentials, self.assignment.storage.get(node.inputs[0], "fp32"))
+        operands = [rounded(stored, self._load_form(i, 0)), self._operand(i, 1, node.inputs[1])]
+        (sums,) = operators.compute(node, operands)
+        quotient = np.divide(sums.v, total.v)
+        # Or times the reciprocal.
+        return result(quotient, sums.type, corners(np.divide, [sums, total]), 2 * EPSILON * np.abs(quotient))
 
     # BatchNormalization --------------------------------------------------------------------------------------------
 
@@ -295,24 +325,26 @@ def run(
     precision: str = "fp32",
     fusion: str = "full",
     layer_precisions: dict[str, str] | None = None,
+    attention: str = "normalized",
 ) -> dict[str, Outcome]:
     """What the rules say that every output of the network is.
 
     precision: "fp32", "tf32", "fp16" or "bf16", taken wherever a layer has such a form. layer_precisions: layers that
-    differ, {name: "float32" | "float16" | "bfloat16"}. fusion: "none", "pointwise" or "full". Raises Unsupported.
+    differ, {name: "float32" | "float16" | "bfloat16"}. fusion: "none", "pointwise" or "full". attention: "normalized"
+    or "flash". Raises Unsupported.
     """
-    if precision not in (*TYPE_OF, "tf32") or fusion not in LEVELS:
-        raise ValueError(f"no precision {precision} or fusion {fusion}")
+    if precision not in (*TYPE_OF, "tf32") or fusion not in LEVELS or attention not in RULES:
+        raise ValueError(f"no precision {precision}, fusion {fusion} or attention {attention}")
     network = _network(model)
     given = _feeds(network, feeds)
     with np.errstate(all="ignore"):
-        values = network.run(given, precision, fusion, layer_precisions)
+        values = network.run(given, precision, fusion, layer_precisions, attention)
     samples: dict[int, list[Value]] = {}
 
     def sample(output: int, seed: int) -> np.ndarray:
         if seed not in samples:
             with np.errstate(all="ignore"), noise(seed):
-                samples[seed] = network.run(given, precision, fusion, layer_precisions)
+                samples[seed] = network.run(given, precision, fusion, layer_precisions, attention)
         return samples[seed][output].v
 
     return {

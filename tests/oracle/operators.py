@@ -33,6 +33,11 @@ def is_product(node: Node) -> bool:
     return node.domain == "" and node.op in products.PRODUCTS
 
 
+def exponentials(node: Node, scores: Value) -> tuple[Value, Value]:
+    """What a Softmax normalizes: exp(score - largest of the row), and its sum over the row."""
+    return rows.exponentials(node, scores)
+
+
 def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Value]:
     """The outputs. `loose`: the layer rides on a product (see operators_pointwise.pointwise)."""
     op = node.op

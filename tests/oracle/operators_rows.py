@@ -175,6 +175,26 @@ def softmax(node: Node, x: Inputs) -> Value:
         )
 
 
+def exponentials(node: Node, scores: Value) -> tuple[Value, Value]:
+    """exp(score - largest of the row), and the sum of these, one per row."""
+    v, axes = scores.v, softmax_axes(node, len(scores.shape))
+    count = int(np.prod([v.shape[a] for a in axes], dtype=np.int64))
+    with np.errstate(all="ignore"):
+        shifted = v - np.max(v, axes, keepdims=True)
+        weights = np.exp(shifted)
+        total = np.sum(weights, axes, keepdims=True)
+        finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
+        own = EPSILON * weights * (8 + finite) + np.isfinite(shifted) * 2.0**-140
+        own_total = sum_error(count) * total + np.sum(own, axes, keepdims=True)
+        if scores.e is None:
+            return result(weights, scores.type, None, own), result(total, scores.type, None, own_total)
+        e = np.minimum(scores.e, 1e300)
+        largest = np.max(np.where(weights > 0, e, 0), axes, keepdims=True)
+        moved = weights * np.expm1(np.minimum(e + largest, 700))
+        moved_total = np.sum(moved, axes, keepdims=True)
+        return result(weights, scores.type, moved, own), result(total, scores.type, moved_total, own_total)
+
+
 def hardmax(node: Node, x: Inputs) -> Value:
     """1 for the first of the largest of a row, 0 for the others."""
     data, axes = x[0], softmax_axes(node, len(x[0].shape))

@@ -82,7 +82,7 @@ void Lowering::lower(const ProgramKernel& kernel) {
     if (!program.can_finish()) continue;  // Rows of some load have no single stride: it is spread over the domain.
     for (const auto& [source, store] : kernel.outputs)
       // Values of one per row are dense: there is nothing to permute in them.
-      outputs.push_back(define(store.tensor, shape(store.tensor) == kernel.domain ? layout : Layout::kDense));
+      outputs.push_back(define(store, shape_of(spec_, store) == kernel.domain ? layout : Layout::kDense));
     add_program(program, std::move(inputs), std::move(outputs), kernel.layers.back());
     for (const auto& output : kernel.outputs) settle(output.store, kernel.layers.back());
     return;
@@ -122,7 +122,6 @@ void Lowering::compile(const ProgramKernel& kernel, const LoadForm& form, Progra
 
 Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, const LoadForm& form,
                                 ProgramBuilder& program, std::vector<int>& inputs) {
-  const TensorId id = load.operand.tensor;
   const Shape& domain = kernel.domain;
   int slot;
   std::vector<std::int64_t> strides;
@@ -136,12 +135,13 @@ Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, c
     Layout own = from.layout;
     slot = from.slot;
     if (!is_exact(from.storage, load.operand.rounding)) rounding = load.operand.rounding;
-    if (own != form.layout && shape(id) == domain) {
+    const Shape dims = shape_of(spec_, load.operand);
+    if (own != form.layout && dims == domain) {
       Operand unrounded = load.operand;
       unrounded.rounding = Rounding::kNone;
       slot = read(unrounded, own = form.layout, kernel.layers[0]);
     }
-    if (!load.per_channel) strides = strides_in(shape(id), own, domain, form.layout);
+    if (!load.per_channel) strides = strides_in(dims, own, domain, form.layout);
   }
   if (load.per_channel) strides = channel_strides(domain, form.layout);
   if (form.expand && moves_in_rows(strides, kernel.row_dims)) {

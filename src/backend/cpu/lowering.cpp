@@ -107,6 +107,12 @@ int Lowering::define(TensorId id, Layout layout) {
   return location(id).slot;
 }
 
+int Lowering::define(const Store& store, Layout layout) {
+  if (!store.row_sums) return define(store.tensor, layout);
+  row_sums_[store.tensor] = {new_float_slot(shape_of(spec_, store)), layout, DataType::kFloat32};
+  return row_sums_[store.tensor].slot;
+}
+
 void Lowering::settle(const Store& store, LayerId layer_id) {
   if (!store.exact) return;
   const ValueLocation exact{location(store.tensor).slot, location(store.tensor).layout, DataType::kFloat32};
@@ -123,6 +129,7 @@ void Lowering::store(int slot, const Store& what, LayerId layer_id) {
 }
 
 const Lowering::ValueLocation& Lowering::location_for(const Operand& operand) const {
+  if (operand.row_sums) return row_sums_.at(operand.tensor);
   return operand.exact ? exact_.at(operand.tensor) : location(operand.tensor);
 }
 

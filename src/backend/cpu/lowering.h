@@ -49,6 +49,8 @@ class Lowering {
   void add_quantization(const Quantization& quantization, IntegerForm form, const Shape& shape, Layout layout,
                         int source, int target, LayerId layer);
   int define(TensorId id, Layout layout);
+  /// The same for what a program leaves, the sums of rows among it.
+  int define(const Store& store, Layout layout);
   /// Keeps the exact values beside the rounded ones where Store says so: to be called when the tensor has its location.
   void settle(const Store& store, LayerId layer);
   /// Rounds what a step left in `slot`, where the tensor is, and settles it.
@@ -177,6 +179,7 @@ class Lowering {
   std::map<int, ProgramForm> programs_;  ///< Per step that is one.
   IdMap<TensorId, ValueLocation> locations_;
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  std::map<TensorId, ValueLocation> row_sums_;  ///< See Store::row_sums.
   IdMap<TensorId, ActivationKey> keys_;
   std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
   /// As elements, by layout, and by what else differs (the encoding, its scale, how integers are held).

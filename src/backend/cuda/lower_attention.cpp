@@ -86,7 +86,7 @@ bool Attentions::lower(const AttentionKernel& attention) {
   const Operand &q = attention.q, &k = attention.k, &v = attention.v;
   const Store& out = attention.values->epilogue.outputs[0].store;
   auto spec = spec_of(attention);
-  if (!spec) return false;
+  if (!spec || attention.flash) return false;
   steps_.begin(attention.values->layer);
   const View q_view = memory_.read_as(q, spec->type), k_view = memory_.read_as(k, spec->type),
              v_view = memory_.read_as(v, spec->type);

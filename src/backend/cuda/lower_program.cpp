@@ -88,8 +88,10 @@ Register Programs::load(const ProgramKernel& kernel, const Load& load, ProgramAs
   }
   const View view = memory_.device_view(load.operand);
   const Rounding rounding = missing_rounding(view.type, load.operand.rounding);
-  return assembly.input(
-      view, load.per_channel ? channel_strides(domain) : broadcast_strides(shape(id), view.strides, domain), rounding);
+  return assembly.input(view,
+                        load.per_channel ? channel_strides(domain)
+                                         : broadcast_strides(shape_of(spec_, load.operand), view.strides, domain),
+                        rounding);
 }
 
 void Programs::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers) {
@@ -118,7 +120,13 @@ void Programs::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, 
 void Programs::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly,
                              const std::vector<Register>& registers, const std::vector<std::int64_t>& order) {
   for (const auto& [source, store] : kernel.outputs) {
-    const Shape& dims = shape(store.tensor);
+    const Shape dims = shape_of(spec_, store);
+    if (store.row_sums) {
+      const std::vector<std::int64_t> strides = ops::strides_of(dims);
+      assembly.output(registers[source], memory_.define(store, strides),
+                      output_strides(kernel.domain, kernel.row_dims, dims, strides), Rounding::kNone);
+      continue;
+    }
     const std::vector<std::int64_t> strides = dims == kernel.domain ? order : ops::strides_of(dims);
     const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
     // Where products alone read it, as elements, nothing else is left of it.
@@ -140,7 +148,7 @@ void Programs::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assem
 
 void Programs::define_empty(std::span<const ProgramKernel::Output> outputs) {
   for (const auto& [source, store] : outputs) {
-    memory_.define(store, ops::strides_of(shape(store.tensor)));
+    memory_.define(store, ops::strides_of(shape_of(spec_, store)));
     memory_.define_exact(store, ops::strides_of(shape(store.tensor)));
   }
 }

@@ -27,6 +27,11 @@ DataType Placement::stored_type(const Store& store) const {
 }
 
 View Placement::define(const Store& store, std::vector<std::int64_t> strides) {
+  if (store.row_sums) {
+    View view = steps_.new_view(DataType::kFloat32, shape_of(spec_, store), std::move(strides));
+    row_sums_[store.tensor].device = view;
+    return view;
+  }
   View view = steps_.new_view(stored_type(store), shape(store.tensor), std::move(strides));
   locations_[store.tensor].device = view;
   return view;
@@ -77,7 +82,9 @@ bool Placement::alias(const Store& store, View view) {
 }
 
 Placement::Location& Placement::location(const Operand& operand) {
-  Location& found = operand.exact ? exact_.at(operand.tensor) : locations_[operand.tensor];
+  Location& found = operand.exact      ? exact_.at(operand.tensor)
+                    : operand.row_sums ? row_sums_.at(operand.tensor)
+                                       : locations_[operand.tensor];
   if (!found.device && found.host < 0 && !found.fine)
     throw InternalError(fmt::format("'{}' is read before it is computed", spec_.network->tensor(operand.tensor).name));
   return found;

@@ -192,6 +192,7 @@ class Placement {
   Elements elements_;
   std::set<TensorId> leaving_;          ///< Of define_output().
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  std::map<TensorId, Location> row_sums_;  ///< See Store::row_sums.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
 };
 

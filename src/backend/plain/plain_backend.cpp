@@ -41,12 +41,17 @@ class Run {
   Tensor read(const Operand& operand) const {
     const Tensor& value = spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor)
                           : operand.exact                   ? exact_.at(operand.tensor)
+                          : operand.row_sums                ? row_sums_.at(operand.tensor)
                                                             : values_[operand.tensor];
     return rounded(rounded(value, operand.first), operand.rounding);
   }
 
   void store(const Store& store, const Tensor& value) {
     if (store.tensor == kNone) return;
+    if (store.row_sums) {
+      row_sums_[store.tensor] = value;
+      return;
+    }
     if (store.exact) exact_[store.tensor] = value;
     values_[store.tensor] = rounded(value, store.rounding);
   }
@@ -229,7 +234,7 @@ class Run {
       registers.push_back(std::move(out));
     }
     for (const auto& output : kernel.outputs) {
-      const Shape& shape = *spec_.shape(output.store.tensor);
+      const Shape shape = shape_of(spec_, output.store);
       const std::int64_t step = num_elements(shape) == count ? 1 : row;
       Tensor value(DataType::kFloat32, shape);
       for (std::int64_t i = 0; i < value.size(); ++i) value.data<float>()[i] = registers[output.source][i * step];
@@ -275,6 +280,7 @@ class Run {
   const IdMap<LayerId, GraphFunction>& subgraphs_;
   IdMap<TensorId, Tensor> values_;    ///< As stored.
   std::map<TensorId, Tensor> exact_;  ///< See Store::exact.
+  std::map<TensorId, Tensor> row_sums_;  ///< See Store::row_sums.
 };
 
 class PlainPlan final : public Plan {
