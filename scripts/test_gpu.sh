@@ -80,6 +80,8 @@ for kind in attention recurrent upsampling; do
   check "$kind networks" "$python" "tests/gpu/make_$kind.py" "$made/$kind"
   check "$kind networks against the CPU" "$python" tests/gpu/check_models.py "$bin/ulpscope" "$made/$kind"/*.onnx
 done
+check "attention networks against the CPU, --attention flash" "$python" tests/gpu/check_models.py "$bin/ulpscope" \
+  "$made/attention"/*.onnx --attention flash --fusion full
 check "whole networks" "$python" tests/gpu/check_models.py "$bin/ulpscope" tests/truth/*.onnx ${models[@]+"${models[@]}"}
 
 if [ ${#failed[@]} -gt 0 ]; then

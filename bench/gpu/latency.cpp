@@ -1,7 +1,7 @@
-// What a network takes on the GPU: gpu_latency MODEL PRECISION FUSION [steps] [errors] [NAME=DIMxDIM...]
-// Prints microseconds of one run of the device for the shapes of the file (dynamic dimensions: 1, or as given), with
-// `steps` what every step takes by itself, with `errors` the relative L2 error of every output, as computed and as the
-// CPU predicts it, on four random inputs (seed 1).
+// What a network takes on the GPU: gpu_latency MODEL PRECISION FUSION [flash] [steps] [errors] [NAME=DIMxDIM...]
+// `flash`: with --attention flash. Prints microseconds of one run of the device for the shapes of the file (dynamic
+// dimensions: 1, or as given), with `steps` what every step takes by itself, with `errors` the relative L2 error of
+// every output, as computed and as the CPU predicts it, on four random inputs (seed 1).
 //   gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
 // float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation, the
@@ -162,6 +162,7 @@ void measure(int argc, char** argv) {
   BuildOptions options = cuda_options();
   options.fusion = fusion_from_name(argv[3], "latency");
   if (std::strcmp(argv[2], "fp32") != 0) options.enabled.set(precision_from_name(argv[2], "latency", is_lower));
+  if (has_word("flash", argc, argv)) options.attention = AttentionRule::kFlash;
   auto begin = std::chrono::steady_clock::now();
   const std::shared_ptr<const Network> network = import_onnx(argv[1], op_registry());
   const auto engine = Engine::build(network, options);
@@ -383,7 +384,8 @@ void run(int argc, char** argv) {
 int main(int argc, char** argv) {
   if (argc < 4) {
     fmt::print(stderr,
-               "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n"
+               "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [flash] [steps] [errors] "
+               "[NAME=DIMxDIM...]\n"
                "       gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] "
                "[NAME=DIMxDIM...]\n"
                "       gpu_latency MODEL estimates none|pointwise|full [target=NAME] [backend=none] [kinds] [steps] "

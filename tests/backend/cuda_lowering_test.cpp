@@ -472,6 +472,29 @@ TEST(CudaLowering, Resize) {
   expect_same(nets.all());
 }
 
+/// Attention by the rule of flash attention that no kernel has as a whole: heads are too large, or layers follow.
+TEST(CudaLowering, ExponentialsAndTheSumsOfTheirRows) {
+  Nets nets;
+  for (const std::int64_t size : {3, 264}) {
+    Net& n = nets.net(fmt::format("flash attention with values of {}", size));
+    const auto q = n.input("q", {2, 2, 6, 8}), k = n.input("k", {2, 2, 8, 5}), v = n.input("v", {2, 2, 5, size});
+    const auto scores = n.add("Mul", {n.add("MatMul", {q, k}), n.scalar(0.7f)});
+    const auto y = n.add("MatMul", {n.add("Softmax", {scores}, {A("axis", -1)}), v});
+    n.output(size == 3 ? n.add("Relu", {n.add("Mul", {y, n.scalar(-1.5f)})}) : y);
+  }
+  Comparison all;
+  for (const auto& net : nets.all()) {
+    Network& network = net->finish();
+    for (const Precision precision : {Precision::kFP16, Precision::kBF16, Precision::kTF32}) {
+      BuildOptions options = options_of({precision}, Fusion::kFull);
+      options.attention = AttentionRule::kFlash;
+      all.add(fmt::format("{} in {}", network.name, name_of(precision)), network, net->inputs(), options,
+              Match::kRoundings);
+    }
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
 TEST(CudaLowering, Blocks) {
   Nets nets;
   for (const int fused : {0, 1}) {

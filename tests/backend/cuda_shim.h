@@ -30,6 +30,7 @@ inline constexpr const char* kRuntime = R"(
 #include <ucontext.h>
 #include <sys/mman.h>
 #include <string.h>
+#include <algorithm>
 #include <vector>
 #include "formats/rounding.h"
 struct uint2 { unsigned x, y; };
@@ -135,6 +136,49 @@ static void multiply_lanes(float (&d)[4], const unsigned (&a)[4], unsigned b, un
     d[i] = (float)sum;
   }
 }
+static int __any_sync(unsigned, bool x) {
+  static bool all[2][1024];
+  const unsigned self = threadIdx.x;
+  bool* said = all[fibers::all[self].shuffles++ % 2];
+  said[self] = x;
+  fibers::wait(fibers::kShuffle);
+  return std::any_of(said + self / 32 * 32, said + self / 32 * 32 + 32, [](bool each) { return each; });
+}
+// What kernels declare as `extern __shared__`: the first shared_bytes of it.
+alignas(16) static unsigned char shared_memory[256 << 10];
+static unsigned shared_bytes = 0;
+static unsigned __cvta_generic_to_shared(const void* at) {
+  return (unsigned)((const unsigned char*)at - shared_memory);
+}
+static unsigned char* shared_words(unsigned at) {
+  if (at % 16 != 0 || at + 16 > shared_bytes) fibers::failure = "16 bytes of shared memory that are not there";
+  return shared_memory + at % (sizeof shared_memory - 16);
+}
+static void copy_words(unsigned to, const void* from, int count) {
+  unsigned char* const at = shared_words(to);
+  memset(at, 0, 16);
+  memcpy(at, from, count);
+}
+// ldmatrix.x4: lane 8 i + r says where row r of matrix i is.
+static void load_matrices(bool turned, unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned at) {
+  static unsigned all[2][1024];
+  const unsigned self = threadIdx.x, first = self / 32 * 32, lane = self % 32;
+  unsigned* rows = all[fibers::all[self].shuffles++ % 2];
+  rows[self] = at;
+  fibers::wait(fibers::kShuffle);
+  unsigned* const words[4] = {&a, &b, &c, &d};
+  for (unsigned i = 0; i < 4; ++i) {
+    unsigned short x[2];
+    for (unsigned e = 0; e < 2; ++e) {
+      const unsigned row = turned ? lane % 4 * 2 + e : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + e;
+      memcpy(&x[e], shared_words(rows[first + i * 8 + row]) + column * 2, 2);
+    }
+    *words[i] = x[0] | (unsigned)x[1] << 16;
+  }
+}
+static float widen_as(const char* type, unsigned short x) {
+  return type[0] == 'f' ? ulpscope::f16_value(x) : __uint_as_float((unsigned)x << 16);
+}
 static unsigned atomicAdd(unsigned* to, unsigned x) { const unsigned old = *to; *to += x; return old; }
 static unsigned atomicMax(unsigned* to, unsigned x) { const unsigned old = *to; *to = old > x ? old : x; return old; }
 static const char* launch(void (*body)(void**), void** arguments, const unsigned* grid, unsigned block, bool waits) {
@@ -196,6 +240,34 @@ inline std::string portable_prelude() {
     text += line + "\n";
   }
   return text;
+}
+
+/// Machine instructions of a kernel are macros, and its shared memory is an array of this file.
+inline std::string portable_kernel(const std::string& text) {
+  static const std::map<std::string, std::string> macros{
+      {"LDMATRIX", "#define LDMATRIX(M, a, b, c, d, p) load_matrices((M)[0] != 0, a, b, c, d, p)"},
+      {"MMA",
+       "#define MMA(c, a, b0, b1) multiply_lanes(c, a, b0, b1, [](unsigned short x) { return widen_as(NAME, x); })"},
+      {"MMA_FROM_ZERO",
+       "#define MMA_FROM_ZERO(c, a, b0, b1) (void)(c[0] = c[1] = c[2] = c[3] = 0), "
+       "multiply_lanes(c, a, b0, b1, [](unsigned short x) { return widen_as(NAME, x); })"},
+      {"COPY_LATER", "#define COPY_LATER(to, from, COUNT) copy_words(to, from, COUNT)"},
+      {"COMMIT", "#define COMMIT"},
+      {"ARRIVED", "#define ARRIVED(COUNT)"}};
+  static const std::string kShared = "extern __shared__ __align__(16) u16 shared[];";
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line, more; std::getline(lines, line);) {
+    while (line.starts_with("#define") && line.ends_with("\\") && std::getline(lines, more)) line += "\n" + more;
+    std::smatch name;
+    if (line.starts_with("#define") && line.find("asm") != std::string::npos &&
+        std::regex_search(line, name, std::regex(R"(#define (\w+))")))
+      line = "#undef " + name[1].str() + "\n" + macros.at(name[1]);
+    if (const std::size_t at = line.find(kShared); at != std::string::npos)
+      line.replace(at, kShared.size(), "u16* const shared = (u16*)shared_memory;");
+    result += line + "\n";
+  }
+  return result;
 }
 
 /// A function's name in place of "kernel(".
@@ -263,11 +335,13 @@ class Kernels {
       for (std::string parameter; std::getline(each, parameter, ',');)
         call += fmt::format("{}({})a[{}]", i == 0 ? "" : ", ", parameter.substr(0, parameter.rfind('*') + 1), i), ++i;
       const bool waits = body.find("__s", open) != std::string::npos;
-      all += body + fmt::format("static void call_{}(void** a) {{ {}({}); }}\n", k, name, call) +
+      // Each with functions of its own.
+      all += fmt::format("namespace own_{} {{\n", k) + portable_kernel(body) +
+             fmt::format("static void call(void** a) {{ {}({}); }}\n}}\n", name, call) +
              fmt::format(
                  "extern \"C\" const char* run_{}(void** a, const unsigned* grid, unsigned block) "
-                 "{{ return launch(call_{}, a, grid, block, {}); }}\n",
-                 k, k, waits);
+                 "{{ shared_bytes = {}; return launch(own_{}::call, a, grid, block, {}); }}\n",
+                 k, sources_[k].shared, k, waits);
     }
     return all;
   }

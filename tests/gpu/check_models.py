@@ -80,8 +80,8 @@ class Case(NamedTuple):
 class Runner:
     """Runs the program; the inputs of a model are the same in every run."""
 
-    def __init__(self, program: pathlib.Path, folder: pathlib.Path, seconds: float) -> None:
-        self.program, self.folder, self.seconds = program, folder, seconds
+    def __init__(self, program: pathlib.Path, folder: pathlib.Path, seconds: float, attention: str) -> None:
+        self.program, self.folder, self.seconds, self.attention = program, folder, seconds, attention
 
     def inputs(self, model: pathlib.Path) -> pathlib.Path:
         """The model's own, or those that a first run generates."""
@@ -104,6 +104,7 @@ class Runner:
         path = self.folder / "outputs.json"
         path.unlink(missing_ok=True)
         words = [str(case.model), "--trt", "--backend", backend, "--fusion", case.fusion, "--assume-lowest"]
+        words += ["--attention", self.attention]
         words += [] if case.precision == "fp32" else [f"--{case.precision}"]
         self.call([*words, "--load-inputs", str(self.inputs(case.model)), "--save-outputs", str(path)])
         return read_outputs(path)
@@ -151,6 +152,7 @@ def main() -> int:
     )
     parser.add_argument("--precisions", nargs="+", default=["fp16", "bf16"])
     parser.add_argument("--fusion", nargs="+", default=["none", "full"])
+    parser.add_argument("--attention", choices=("normalized", "flash"), default="normalized", help="the rule, on both")
     parser.add_argument("--fp32-limit", type=float, default=1e-5)
     parser.add_argument("--low", type=float, default=0.95, help="least ratio of real and predicted error")
     parser.add_argument("--high", type=float, default=1.05)
@@ -165,7 +167,7 @@ def main() -> int:
         def check(index: int, model: pathlib.Path) -> None:
             own = pathlib.Path(folder) / str(index)  # Models may share a name.
             own.mkdir()
-            runner = Runner(options.program.resolve(), own, options.seconds)
+            runner = Runner(options.program.resolve(), own, options.seconds, options.attention)
             try:
                 check_model(model, options, runner, report)
             except (RunFailed, subprocess.TimeoutExpired, OSError) as error:

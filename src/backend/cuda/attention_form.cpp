@@ -19,6 +19,27 @@ bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int a
          std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t stride) { return stride % 8 == 0; });
 }
 
+/// Tiles of keys, once. A warp with two tiles of queries reads keys and values from shared memory half as often; that
+/// pays where enough blocks are left for two per processor of a large GPU. The bounds are reckoned, not measured.
+std::optional<AttentionForm> one_pass_form(const AttentionSpec& spec, std::int64_t dq, std::int64_t dv) {
+  constexpr std::int64_t kProcessors = 132;
+  const auto blocks = [&](std::int64_t rows) { return (spec.queries + rows - 1) / rows * spec.heads * spec.batch; };
+  const bool small = std::max(dq, dv) <= 64;
+  AttentionForm form{dq, dv, 64, 4, 1, false};
+  if (small && blocks(128) >= 2 * kProcessors) {
+    form.row_tiles = 2;
+  } else if (blocks(64) < 2 * kProcessors) {
+    // Few blocks: more warps in each, and more blocks.
+    form.parts = 2;
+    form.tile = small ? 128 : 64;
+    if (blocks(64) < kProcessors) form.warps = 2, form.parts = small ? 4 : 2;
+  }
+  while (!form.fits() && form.tile > AttentionForm::kPartKeys * form.parts) form.tile /= 2;
+  while (!form.fits() && form.parts > 1) form.parts /= 2;
+  while (!form.fits() && form.warps > 1) form.warps /= 2;
+  return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
+}
+
 }  // namespace
 
 /// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
@@ -33,6 +54,7 @@ std::optional<AttentionForm> attention_form(const AttentionSpec& spec) {
     const AttentionForm form{dq, dv, rounded_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
     if (form.registers() <= 176 && form.fits()) return form;
   }
+  if (spec.flash) return one_pass_form(spec, dq, dv);
   const bool small = std::max(dq, dv) <= 64;
   AttentionForm form{dq, dv, small ? 128 : dq > 128 ? 32 : 64, small ? 8 : 4, 2, false};
   if (warps < kFew)
@@ -58,10 +80,14 @@ std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form)
   define("FACTOR_Q", literal(spec.q_factor.value_or(1.0f)));
   define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
   define("STORED", type_code(spec.stored));
+  define("FLASH", spec.flash);
+  define("ROW_TILES", form.row_tiles);
   define("WARPS", form.warps);
   define("PARTS", form.parts);
   define("PART", form.tile / form.parts);
   define("THREADS", form.warps * form.parts * 32);
+  // Of these, on a processor at a time, so that a thread has 128 registers, or 255 where it needs them.
+  define("BLOCKS", (form.registers() <= 64 ? 512 : 256) / (form.warps * form.parts * 32));
   define("PAD", AttentionForm::kPad);
   define("COPIES", form.copies());
   define("TILE", form.tile);

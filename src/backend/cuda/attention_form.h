@@ -12,19 +12,24 @@ struct AttentionForm {
   static constexpr std::int64_t kPartKeys = 16;  ///< A part of a tile has a multiple of these: one operand of values.
 
   std::int64_t dq, dv, tile;
-  int warps, parts;   ///< Each warp has 16 queries and one of the parts of the keys.
-  bool in_registers;  ///< Scores of a whole row are; else it goes over tiles of keys twice.
+  int warps, parts;   ///< Each warp has 16 queries, or row_tiles times as many, and one of the parts of the keys.
+  bool in_registers;  ///< Scores of a whole row are; else it goes over tiles of keys, twice, or once if it may.
+  int row_tiles = 1;
   int copies() const { return in_registers ? 1 : 2; }
-  std::int64_t tiles() const { return 2 * (warps * 16 * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
-  std::int64_t shared() const { return tiles() + 4 * parts * warps * 16; }
+  std::int64_t rows() const { return static_cast<std::int64_t>(warps) * row_tiles * 16; }
+  std::int64_t tiles() const { return 2 * (rows() * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
+  std::int64_t shared() const { return tiles() + 4 * parts * rows(); }
   /// Of scores and results, per thread.
-  std::int64_t registers() const { return tile / parts / 2 + dv / 2; }
+  std::int64_t registers() const { return row_tiles * (tile / parts / 2 + dv / 2); }
   /// In shared memory, with the results of one part in place of the tiles.
-  bool fits() const { return shared() <= kMostShared && (parts == 1 || warps * 16 * dv * 4 <= tiles()); }
+  bool fits() const { return shared() <= kMostShared && (parts == 1 || rows() * dv * 4 <= tiles()); }
 };
 
 /// Nothing for sizes that no block has the memory for.
 std::optional<AttentionForm> attention_form(const AttentionSpec& spec);
+
+/// The text of the kernel that goes over tiles of keys once.
+const char* one_pass_attention();
 
 /// Macros for all that the kernel's text leaves open, but what becomes of scores.
 std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form);

@@ -1,6 +1,7 @@
 // Attention on tensor cores (mma.sync m16n8k16): a warp has 16 queries and a part of the keys. Keys up to a few hundred
 // stay in shared memory and their scores in registers; longer rows go over tiles of keys twice, first for the largest
-// score and the sum, then for the probabilities, which have to be normalized before they are rounded.
+// score and the sum, then for the probabilities, which have to be normalized before they are rounded. Where
+// exponentials are rounded instead, once is enough: attention_flash.cpp.
 #include "backend/cuda/attention_source.h"
 
 #include <fmt/format.h>
@@ -20,6 +21,16 @@ constexpr const char* kFunctions = R"(
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
+// The same without sums before.
+#define MMA_FROM_ZERO(c, a, b0, b1) \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 " \
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};" \
+               : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f))
+
+// 16 bytes into shared memory, which arrive later: the first COUNT of them are copied, the others zeros.
+#define COPY_LATER(to, from, COUNT) \
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(COUNT) : "memory")
 // Ends a group of what was started; waits until COUNT groups at most are on their way.
 #define COMMIT asm volatile("cp.async.commit_group;")
 #define ARRIVED(COUNT) asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory")
@@ -69,7 +80,7 @@ DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row
       const bool there = first + r < limit && c < COLUMNS;
       const u32 to = (u32)__cvta_generic_to_shared(tile + r * (WIDTH + PAD) + c);
       const u16* at = there ? from + (first + r) * row + c : from;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at), "r"(there ? 16 : 0) : "memory");
+      COPY_LATER(to, at, there ? 16 : 0);
     }
   } else {
     fill<ROWS, COLUMNS, WIDTH, false, SCALED>(tile, from, first, limit, row, column, factor);
@@ -320,7 +331,12 @@ constexpr const char* kInRegisters = R"(
   ARRIVED(0);
   __syncthreads();
 #pragma unroll
-  for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
+  for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], FLASH ? 1.0f : s0, FLASH ? 1.0f : s1, n * 8);
+  if (FLASH)
+#pragma unroll
+    for (int n = 0; n < DV / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[n][e] *= e < 2 ? s0 : s1;
 )";
 
 constexpr const char* kStartFirst = R"(
@@ -438,13 +454,16 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   if (!form) return std::nullopt;
   std::string arguments;
   const std::string score = score_code(spec, arguments);
-  std::string kernel = replaced(kKernel, "ARGUMENTS", arguments);
+  const bool once = spec.flash && !form->in_registers;
+  std::string kernel = replaced(once ? one_pass_attention() : kKernel, "ARGUMENTS", arguments);
   kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
-  kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
-  kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
+  if (!once) {
+    kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
+    kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
+  }
   KernelSource result;
   result.source = prelude() + definitions_of(spec, *form) + kFunctions + kernel;
-  result.grid = {static_cast<unsigned>((spec.queries + form->warps * 16 - 1) / (form->warps * 16)),
+  result.grid = {static_cast<unsigned>((spec.queries + form->rows() - 1) / form->rows()),
                  static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch)};
   result.block = static_cast<unsigned>(form->warps * form->parts) * 32;
   result.shared = static_cast<unsigned>(form->shared());

@@ -13,7 +13,8 @@ namespace ulpscope::cuda {
 
 /// out[b, h, i, :] = sum_j p[b, h, i, j] v[b, h, j, :], p = round(softmax_j(score(sum_d q[b, h, i, d] k[b, h, j, d]))).
 /// Sums are in float32; the probabilities are normalized in float32 and then rounded to the type of the operands
-/// (docs/numerics.md); the result is rounded once.
+/// (docs/numerics.md); the result is rounded once. With `flash`, p = round(exp(score - largest)), and the sum is
+/// divided by that of the exponentials before it is rounded.
 struct AttentionSpec {
   std::int64_t batch = 1, heads = 1, queries = 0, keys = 0;
   std::int64_t depth = 0;                ///< Of a row of q and k.
@@ -34,7 +35,8 @@ struct AttentionSpec {
     Rounding rounding = Rounding::kNone;  ///< Of the result.
   };
   std::array<Scores, 2> scores;
-  bool nan_is_zero = false;  ///< Probabilities that are not a number count as 0.
+  bool nan_is_zero = false;  ///< Probabilities that are not a number count as 0. Not with `flash`.
+  bool flash = false;
 };
 
 /// kernel(q, k, v, loads of both programs..., out). Nothing for what it has no form for: a depth that is no multiple of

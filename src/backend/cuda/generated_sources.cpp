@@ -93,9 +93,9 @@ class Description {
   }
   void add(const AttentionSpec& spec) {
     const auto& [batch, heads, queries, keys, depth, value_depth, type, stored, q, k, v, out, alignment, q_factor,
-                 k_factor, scores, nan_is_zero] = spec;
+                 k_factor, scores, nan_is_zero, flash] = spec;
     add_all(batch, heads, queries, keys, depth, value_depth, type, stored, q, k, v, out, alignment, q_factor, k_factor,
-            scores, nan_is_zero);
+            scores, nan_is_zero, flash);
   }
   void add(const ConvolutionStep& step) {
     const auto& [kind, type] = step;

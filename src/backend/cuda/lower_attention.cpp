@@ -38,6 +38,7 @@ std::optional<AttentionSpec> Attentions::spec_of(const AttentionKernel& attentio
   spec.q_factor = attention.q_factor;
   spec.k_factor = attention.k_factor;
   spec.nan_is_zero = attention.nan_is_zero;
+  spec.flash = attention.flash;
   spec.type = type_of(attention.q.rounding);
   spec.stored = type_of(out.rounding);
   if (spec.type == DataType::kFloat32 || type_of(attention.values->operands[0].rounding) != spec.type || out.exact)
@@ -86,7 +87,7 @@ bool Attentions::lower(const AttentionKernel& attention) {
   const Operand &q = attention.q, &k = attention.k, &v = attention.v;
   const Store& out = attention.values->epilogue.outputs[0].store;
   auto spec = spec_of(attention);
-  if (!spec || attention.flash) return false;
+  if (!spec) return false;
   steps_.begin(attention.values->layer);
   const View q_view = memory_.read_as(q, spec->type), k_view = memory_.read_as(k, spec->type),
              v_view = memory_.read_as(v, spec->type);

@@ -1,0 +1,145 @@
+"""Attention beside torch's: attention.py GPU_LATENCY FOLDER
+
+Chains of eight attentions, as models have them: (batch, rows, heads, depth) with heads turned to the front and back,
+scores times a factor. Microseconds per attention in float16 by both rules of `--attention`, and of torch's
+scaled_dot_product_attention by each of its backends in a CUDA graph; least of several launches on all sides. Then the
+time of `flash` over torch's least, and the error of `flash` on the GPU over what the CPU predicts (with --errors: the
+CPU takes seconds for each). FOLDER gets the networks. Needs torch for CUDA and onnx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+COUNT = 8
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+}  # fmt: skip
+
+
+class Case(NamedTuple):
+    name: str
+    batch: int
+    rows: int
+    heads: int
+    depth: int = 64
+
+
+CASES = [
+    Case("BERT-base, 128", 8, 128, 12),
+    Case("ViT-B/16", 8, 197, 12),
+    Case("DINOv2-S", 1, 1370, 6),
+    Case("DINOv2-S, batch 8", 8, 1370, 6),
+    Case("Whisper tiny", 1, 1500, 6),
+    Case("Whisper small", 1, 1500, 12),
+    Case("1,024", 4, 1024, 12),
+    Case("2,048", 2, 2048, 12),
+    Case("4,096", 1, 4096, 12),
+    Case("8,192", 1, 8192, 12),
+    Case("2,048, heads of 128", 2, 2048, 16, 128),
+    Case("8,192, heads of 128", 1, 8192, 16, 128),
+]
+
+
+def chain(path: pathlib.Path, case: Case) -> pathlib.Path:
+    """Each attention takes what the one before gives as its queries; keys and values are inputs."""
+    shape = (case.batch, case.rows, case.heads, case.depth)
+    nodes, x = [], "q"
+    for name, perm in (("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes.append(helper.make_node("Transpose", [name], [f"{name}_heads"], perm=perm))
+    for i in range(COUNT):
+        nodes += [
+            helper.make_node("Transpose", [x], [f"q{i}"], perm=[0, 2, 1, 3]),
+            helper.make_node("MatMul", [f"q{i}", "k_heads"], [f"s{i}"]),
+            helper.make_node("Mul", [f"s{i}", "factor"], [f"t{i}"]),
+            helper.make_node("Softmax", [f"t{i}"], [f"p{i}"], axis=-1),
+            helper.make_node("MatMul", [f"p{i}", "v_heads"], [f"o{i}"]),
+            helper.make_node("Transpose", [f"o{i}"], [f"x{i}"], perm=[0, 2, 1, 3]),
+        ]
+        x = f"x{i}"
+    factor = helper.make_tensor("factor", TensorProto.FLOAT16, (), np.float16(case.depth**-0.5).tobytes(), raw=True)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape) for name in ("q", "k", "v")]
+    output = helper.make_tensor_value_info(x, TensorProto.FLOAT16, shape)
+    graph = helper.make_graph(nodes, "chain", values, [output], [factor])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def ours(program: str, model: pathlib.Path, words: list[str]) -> tuple[float, float | None]:
+    """Microseconds of an attention, and the ratio of real and predicted error where it was asked for."""
+    done = subprocess.run([program, str(model), "fp16", "full", *words], capture_output=True, text=True, check=False)
+    found = re.search(r": ([\d.]+) us;", done.stdout)
+    if done.returncode != 0 or found is None:
+        sys.exit(f"{model.name}: {done.stderr.strip() or done.stdout.strip()}")
+    ratio = re.search(r"ratio ([\d.]+)", done.stdout)
+    return float(found.group(1)) / COUNT, None if ratio is None else float(ratio.group(1))
+
+
+def torch_time(case: Case, backend: SDPBackend) -> float | None:
+    """Nothing where the backend does not take it."""
+    shape = (case.batch, case.rows, case.heads, case.depth)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
+    k, v = k.transpose(1, 2), v.transpose(1, 2)
+
+    def run() -> None:
+        x = q
+        for _ in range(COUNT):
+            x = scaled_dot_product_attention(x.transpose(1, 2), k, v).transpose(1, 2)
+
+    try:
+        with sdpa_kernel(backend):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                run()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                run()
+    except RuntimeError:
+        return None
+    times = []
+    for _ in range(30):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / COUNT)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--errors", action="store_true")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    print(torch.cuda.get_device_name(), torch.__version__, "us per attention", flush=True)
+    for case in CASES:
+        peers = {name: torch_time(case, backend) for name, backend in BACKENDS.items()}
+        model = chain(arguments.folder / "attention.onnx", case)
+        normalized, _ = ours(arguments.program, model, [])
+        flash, ratio = ours(arguments.program, model, ["flash", *(["errors"] if arguments.errors else [])])
+        text = f"{case.name}: normalized {normalized:.2f} | flash {flash:.2f} | torch"
+        text += "".join(f" {name} {'-' if time is None else f'{time:.2f}'}" for name, time in peers.items())
+        known = [time for time in peers.values() if time is not None]
+        text += f" | flash / torch {flash / min(known):.2f}" if known else ""
+        print(text + ("" if ratio is None else f" | error / predicted {ratio:.3f}"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
