@@ -99,6 +99,14 @@ class FakePlan {
   void expect_rows(const FusedProductSpec& spec) const;
   void run(const ConvolveStep& step);
   void run(const HostStep& step);
+  void run(const ProductProgramStep& step);
+  void run(const ClearStep& step);
+  void run(const UploadStep& step);
+  void run(const DownloadStep& step);
+  void take_from(ActivationStore& store, const Checkpoint& checkpoint);
+  void keep_in(ActivationStore& store, const Checkpoint& checkpoint) const;
+  /// Memory and values as they are before the first step.
+  void prepare(std::span<const Tensor> inputs, unsigned char poison);
   /// Element `index` behind a pointer, within the buffer.
   unsigned char* element(const Pointer& pointer, DataType type, std::int64_t index) const;
   double read(const Pointer& pointer, DataType type, std::int64_t index) const;

@@ -147,4 +147,23 @@ void Comparison::compare_sharing(Case& c) {
     EXPECT_TRUE(same_bits(alone[o], shared[o])) << c.name << ", output " << o << " of a run that shares activations";
 }
 
+void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules) {
+  Comparison all;
+  for (const auto& net : nets) {
+    Network& network = net->finish();
+    const auto cache = std::make_shared<WeightCache>();
+    const auto add = [&](const char* what, const BuildOptions& options) {
+      all.add(fmt::format("{} in {}", network.name, what), network, net->inputs(), options, Match::kRoundings, rules,
+              cache);
+    };
+    add("fp32", options_of({}, Fusion::kFull));
+    add("fp16, unfused", options_of({Precision::kFP16}, Fusion::kNone));
+    add("fp16", options_of({Precision::kFP16}, Fusion::kFull));
+    add("bf16", options_of({Precision::kBF16}, Fusion::kPointwise));
+    add("tf32", options_of({Precision::kTF32}, Fusion::kPointwise));
+    add("mixed types", mixed(network, 5, Fusion::kFull));
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
 }  // namespace ulpscope::cuda::fake

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -190,5 +191,21 @@ class Comparison {
   std::map<const WeightCache*, ActivationStore> stores_;
   std::size_t skipped_steps_ = 0;
 };
+
+/// Networks of one test.
+class Nets {
+ public:
+  Net& net(const std::string& name) {
+    made_.push_back(std::make_unique<Net>(name, static_cast<std::uint32_t>(made_.size()) + 1));
+    return *made_.back();
+  }
+  std::vector<std::unique_ptr<Net>>& all() { return made_; }
+
+ private:
+  std::vector<std::unique_ptr<Net>> made_;
+};
+
+/// Every network in several types and fusion levels. Skips the test where there is no compiler.
+void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules = {});
 
 }  // namespace ulpscope::cuda::fake
