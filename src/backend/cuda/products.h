@@ -53,10 +53,6 @@ class Matrices : KernelLowering {
   /// The elements of an operand with one scale, broadcast to a domain, over which the strides are: 8-bit integers, or
   /// fp8 as itself or in another float type.
   View read_elements(const Operand& operand, DataType type, const Shape& domain, std::vector<std::int64_t> strides);
-  View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides) {
-    const bool is_unsigned = operand.quantization().is_unsigned();
-    return read_elements(operand, is_unsigned ? DataType::kUInt8 : DataType::kInt8, domain, std::move(strides));
-  }
 
   MatrixWeights float_weights(const Operand& b, const MatrixShape& matrices) const;
   /// Of a product, also where it stores its weights as elements.
