@@ -31,6 +31,7 @@ target_include_directories(ulpscope_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
 
 option(ULPSCOPE_UNITY_BUILD "Compile several sources at once: twice as fast from scratch, slower after a change" ON)
+set(ULPSCOPE_UNITY_SOURCES 24 CACHE STRING "How many sources are compiled at once")
 
 # The headers of the standard library and fmt are most of what a source reads: they are compiled once, for all targets.
 add_library(ulpscope_precompiled OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
@@ -42,18 +43,25 @@ function(ulpscope_precompile target)
   target_precompile_headers(${target} REUSE_FROM ulpscope_precompiled)
 endfunction()
 
-#   ulpscope_quickly(<target>...): what runs for milliseconds is compiled with little optimization, in three quarters
-#   of the time.
-function(ulpscope_quickly)
-  foreach(target IN LISTS ARGN)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  endforeach()
+#   ulpscope_optimize(<target> <level>): GCC's -O in release builds: 3 for loops over elements, 2 for what makes plans,
+#   1 for the rest, which compiles in two thirds of the time (docs/performance.md). No level changes a bit of the results.
+function(ulpscope_optimize target level)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O${level}>)
+endfunction()
+
+#   ulpscope_batches(<target>): its sources are compiled many at once.
+function(ulpscope_batches target)
+  ulpscope_precompile(${target})
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${ULPSCOPE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${ULPSCOPE_UNITY_SOURCES})
 endfunction()
 
 # One static library per folder of src/, from all of its sources: a wrong dependency is a link error.
-#   ulpscope_folder(<name> [RECURSE] [WITHOUT <source>...] [DEPENDS <target>...] [PRIVATE <target>...])
+#   ulpscope_folder(<name> [RECURSE] [LEVEL <1, 2 or 3>] [LOOPS <pattern>...] [WITHOUT <source>...]
+#                   [DEPENDS <target>...] [PRIVATE <target>...])
+# LEVEL: of ulpscope_optimize, 3 where it is not given; sources of LOOPS are compiled with 3 all the same.
 function(ulpscope_folder name)
-  cmake_parse_arguments(ARG "RECURSE" "" "WITHOUT;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "RECURSE" "LEVEL" "LOOPS;WITHOUT;DEPENDS;PRIVATE" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   else()
@@ -64,8 +72,22 @@ function(ulpscope_folder name)
     list(REMOVE_ITEM sources ${ARG_WITHOUT})
   endif()
   string(REPLACE "/" "_" target ulpscope_${name})
+  if(ARG_LOOPS)
+    list(TRANSFORM ARG_LOOPS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    file(GLOB loops CONFIGURE_DEPENDS ${ARG_LOOPS})
+    if(ARG_WITHOUT)
+      list(REMOVE_ITEM loops ${ARG_WITHOUT})
+    endif()
+    list(REMOVE_ITEM sources ${loops})
+    add_library(${target}_loops OBJECT ${loops})
+    target_link_libraries(${target}_loops PRIVATE ulpscope_options ${ARG_DEPENDS} ${ARG_PRIVATE})
+    ulpscope_batches(${target}_loops)
+    list(APPEND sources $<TARGET_OBJECTS:${target}_loops>)
+  endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ulpscope_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
-  ulpscope_precompile(${target})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ULPSCOPE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 6)
+  ulpscope_batches(${target})
+  if(ARG_LEVEL)
+    ulpscope_optimize(${target} ${ARG_LEVEL})
+  endif()
 endfunction()

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compare/compare_functions.h"
+#include "compare/json_access.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "ulpscope/error.h"
@@ -95,8 +96,6 @@ std::string dump(const Json& json) {
       text.replace(at, word.size() + 8, word);
   return text;
 }
-
-constexpr const char* kClass = "polygraphy_class";
 
 Json simple_json(const OutputVerdict& verdict) {
   const ErrorMetrics& metrics = *verdict.metrics;

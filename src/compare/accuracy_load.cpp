@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compare/accuracy.h"
+#include "compare/json_access.h"
 #include "core/file.h"
 #include "ulpscope/error.h"
 
@@ -13,10 +14,6 @@ namespace ulpscope {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-[[noreturn]] void fail(const std::string& where, const std::string& what, ErrorCode code = ErrorCode::kInvalidFile) {
-  throw Error(code, where + ": " + what);
-}
 
 /// Python's NaN and infinities, which JSON lacks, as texts.
 std::string with_quoted_numbers(std::string_view text) {
@@ -47,20 +44,13 @@ std::string with_quoted_numbers(std::string_view text) {
   return result;
 }
 
-const Json& member(const Json& object, const char* key, const std::string& where) {
-  if (!object.is_object()) fail(where, "expected an object");
-  const auto found = object.find(key);
-  if (found == object.end()) fail(where, std::string("expected the key \"") + key + "\"");
-  return *found;
-}
-
 const Json& list(const Json& json, const std::string& where) {
-  if (!json.is_array()) fail(where, "expected a list");
+  if (!json.is_array()) fail_at(where, "expected a list");
   return json;
 }
 
 std::string text_of(const Json& json, const std::string& where) {
-  if (!json.is_string()) fail(where, "expected a text");
+  if (!json.is_string()) fail_at(where, "expected a text");
   return json.get<std::string>();
 }
 
@@ -71,12 +61,12 @@ std::optional<double> number_of(const Json& json, const std::string& where) {
   if (json == "NaN") return std::numeric_limits<double>::quiet_NaN();
   if (json == "Infinity") return std::numeric_limits<double>::infinity();
   if (json == "-Infinity") return -std::numeric_limits<double>::infinity();
-  fail(where, "expected a number");
+  fail_at(where, "expected a number");
 }
 
 double threshold_of(const Json& thresholds, const char* key, const std::string& where) {
   const std::optional<double> value = number_of(member(thresholds, key, where), where);
-  if (!value) fail(where, std::string("expected a number as \"") + key + "\"");
+  if (!value) fail_at(where, std::string("expected a number as \"") + key + "\"");
   return *value;
 }
 
@@ -113,8 +103,8 @@ bool result_passed(const Json& result, const std::string& where) {
     const double threshold = threshold_of(member(result, "thresholds", where), "threshold", where);
     return known.higher_is_better ? *value >= threshold : *value <= threshold;
   }
-  fail(where, "results of class '" + type + "' are not known here; try `polygraphy inspect data`",
-       ErrorCode::kUnsupported);
+  fail_at(where, "results of class '" + type + "' are not known here; try `polygraphy inspect data`",
+          ErrorCode::kUnsupported);
 }
 
 SavedVerdict read_verdict(const std::string& output, const Json& json, const std::string& where) {
@@ -133,10 +123,10 @@ SavedVerdict read_verdict(const std::string& output, const Json& json, const std
 
 SavedPair read_pair(const Json& json, const std::string& where) {
   if (!json.is_array() || json.size() != 2 || !json[0].is_array() || json[0].size() != 2)
-    fail(where, "expected a pair of runner names and a list of iterations");
+    fail_at(where, "expected a pair of runner names and a list of iterations");
   SavedPair pair{text_of(json[0][0], where), text_of(json[0][1], where), {}};
   for (const Json& iteration : list(json[1], where)) {
-    if (!iteration.is_object()) fail(where, "expected an object from output names to results");
+    if (!iteration.is_object()) fail_at(where, "expected an object from output names to results");
     auto& verdicts = pair.iterations.emplace_back();
     for (const auto& [output, result] : iteration.items())
       verdicts.push_back(read_verdict(output, result, where + ": output '" + output + "'"));
@@ -148,9 +138,9 @@ SavedPair read_pair(const Json& json, const std::string& where) {
 
 std::vector<SavedComparison> accuracy_from_json(std::string_view text, const std::string& where) {
   const Json json = Json::parse(with_quoted_numbers(text), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) fail(where, "malformed JSON; is the file truncated?");
+  if (json.is_discarded()) fail_at(where, "malformed JSON; is the file truncated?");
   if (text_of(member(json, "polygraphy_class", where), where) != "AccuracyResults")
-    fail(where, "expected AccuracyResults");
+    fail_at(where, "expected AccuracyResults");
   std::vector<SavedComparison> comparisons;
   for (const Json& each : list(member(json, "lst", where), where)) {
     const std::string here = where + ": comparison " + std::to_string(comparisons.size());

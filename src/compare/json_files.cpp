@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compare/base64.h"
+#include "compare/json_access.h"
 #include "compare/npy.h"
 #include "core/file.h"
 #include "core/messages.h"
@@ -15,13 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kClass = "polygraphy_class";
 constexpr std::string_view kOldPrefix = "__polygraphy_encoded_";
 constexpr std::string_view kOldMarker = "polygraphy_serialized_json_type";
-
-[[noreturn]] void fail(const std::string& where, const std::string& what, ErrorCode code = ErrorCode::kInvalidFile) {
-  throw Error(code, where + ": " + what);
-}
 
 /// What a value is, for messages.
 std::string describe(const Json& json) {
@@ -53,12 +49,6 @@ std::string class_of(const Json& json) {
   return "";
 }
 
-const Json& member(const Json& object, const char* key, const std::string& where) {
-  const auto found = object.find(key);
-  if (found == object.end()) fail(where, std::string("expected the key \"") + key + "\"");
-  return *found;
-}
-
 /// Bytes that were written as characters U+0000 to U+00FF. Nothing if there are others.
 std::optional<std::string> from_latin1(std::string_view utf8) {
   std::string result;
@@ -83,18 +73,18 @@ Tensor read_array(const Json& outer, const std::string& where) {
     inner = &member(*inner, "values", where);
   const Json& json = *inner;
   if (type == "Tensor")
-    fail(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead",
-         ErrorCode::kUnsupported);
+    fail_at(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead",
+            ErrorCode::kUnsupported);
   if (type != "ndarray")
-    fail(where, "expected an array (an object of class ndarray), got " +
-                    (type.empty() ? describe(json) : "one of class " + type));
+    fail_at(where, "expected an array (an object of class ndarray), got " +
+                       (type.empty() ? describe(json) : "one of class " + type));
   const Json& text = member(json, "array", where);
-  if (!text.is_string()) fail(where, "expected the array as base64 text, got " + describe(text));
+  if (!text.is_string()) fail_at(where, "expected the array as base64 text, got " + describe(text));
   const auto& encoded = text.get_ref<const std::string&>();
   if (const auto bytes = decode_base64(encoded)) return decode_npy(*bytes, where);
   const auto bytes = from_latin1(encoded);
   if (!bytes || !(bytes->starts_with("\x93NUMPY") || bytes->starts_with("PK")))
-    fail(where, "the array is not valid base64; is the file damaged?");
+    fail_at(where, "the array is not valid base64; is the file damaged?");
   return decode_npy(*bytes, where);
 }
 
@@ -110,16 +100,16 @@ TensorMap read_map(const Json& json, const std::string& where, const std::string
 TensorMap read_inputs(const Json& json, const std::string& where) {
   const std::string type = class_of(json);
   if (!json.is_object() || !type.empty())
-    fail(where, "expected an object from input names to arrays, got " +
-                    (type.empty() ? describe(json) : "one of class " + type));
+    fail_at(where, "expected an object from input names to arrays, got " +
+                       (type.empty() ? describe(json) : "one of class " + type));
   return read_map(json, where, "input");
 }
 
 IterationResult read_iteration(const Json& json, const std::string& where) {
-  if (class_of(json) != "IterationResult") fail(where, "expected an IterationResult, got " + describe(json));
+  if (class_of(json) != "IterationResult") fail_at(where, "expected an IterationResult, got " + describe(json));
   IterationResult result;
   const Json& outputs = member(json, "outputs", where);
-  if (!outputs.is_object()) fail(where, "expected an object from output names to arrays, got " + describe(outputs));
+  if (!outputs.is_object()) fail_at(where, "expected an object from output names to arrays, got " + describe(outputs));
   result.outputs = read_map(outputs, where, "output");
   if (const auto runtime = json.find("runtime"); runtime != json.end() && runtime->is_number())
     result.runtime = runtime->get<double>();
@@ -132,19 +122,20 @@ IterationResult read_iteration(const Json& json, const std::string& where) {
 /// megabytes.
 Json parse(std::string_view text, const std::string& where) {
   if (!text.empty() && static_cast<std::uint8_t>(text.front()) == 0x80) {
-    fail(where,
-         "expected JSON, got a Python pickle. Pickles can run code, so they are not read. If you trust the file, "
-         "convert it in the environment that wrote it: python3 -c \"import pickle, sys; from polygraphy.json import "
-         "save_json; save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
+    fail_at(where,
+            "expected JSON, got a Python pickle. Pickles can run code, so they are not read. If you trust the file, "
+            "convert it in the environment that wrote it: python3 -c \"import pickle, sys; from polygraphy.json import "
+            "save_json; save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
   }
   if (text.starts_with("PK") || text.starts_with("\x93NUMPY"))
-    fail(where,
-         "expected JSON, got a NumPy file; try polygraphy.json.save_json([{\"input name\": array}], \"inputs.json\") "
-         "in Python");
+    fail_at(
+        where,
+        "expected JSON, got a NumPy file; try polygraphy.json.save_json([{\"input name\": array}], \"inputs.json\") "
+        "in Python");
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::out_of_range&) {
-    fail(where, "malformed JSON: it holds a number that is too large");
+    fail_at(where, "malformed JSON: it holds a number that is too large");
   } catch (const Json::parse_error& error) {
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     const std::string_view before = text.substr(0, byte);
@@ -152,10 +143,10 @@ Json parse(std::string_view text, const std::string& where) {
     const std::size_t start = before.rfind('\n');
     const std::size_t column = byte - (start == std::string_view::npos ? 0 : start + 1) + 1;
     const bool at_end = byte >= text.size();
-    fail(where, "malformed JSON at line " + std::to_string(line) + ", column " + std::to_string(column) +
-                    (text.empty() ? ": the file is empty"
-                     : at_end     ? ": the text ends too early; is the file truncated?"
-                                  : ""));
+    fail_at(where, "malformed JSON at line " + std::to_string(line) + ", column " + std::to_string(column) +
+                       (text.empty() ? ": the file is empty"
+                        : at_end     ? ": the text ends too early; is the file truncated?"
+                                     : ""));
   }
 }
 
@@ -299,10 +290,10 @@ void save_results(const std::filesystem::path& path, const RunResults& results) 
 std::vector<TensorMap> inputs_from_json(std::string_view text, const std::string& where) {
   const Json json = parse(text, where);
   const std::string type = class_of(json);
-  if (type == "RunResults") fail(where, "expected inputs, got results of runners; try --load-outputs for this file");
+  if (type == "RunResults") fail_at(where, "expected inputs, got results of runners; try --load-outputs for this file");
   if (json.is_object()) return {read_inputs(json, where)};
   if (!json.is_array())
-    fail(where, "expected a list with one object (input name to array) per iteration, got " + describe(json));
+    fail_at(where, "expected a list with one object (input name to array) per iteration, got " + describe(json));
   std::vector<TensorMap> result;
   for (const Json& element : json)
     result.push_back(read_inputs(element, where + ": iteration " + std::to_string(result.size())));
@@ -314,16 +305,17 @@ RunResults results_from_json(std::string_view text, const std::string& where) {
   const std::string type = class_of(json);
   if (type != "RunResults") {
     const std::string got = type.empty() ? describe(json) : "an object of class " + type;
-    fail(where, "expected an object of class RunResults, got " + got +
-                    (json.is_array() ? "; if these are inputs, try --load-inputs" : ""));
+    fail_at(where, "expected an object of class RunResults, got " + got +
+                       (json.is_array() ? "; if these are inputs, try --load-inputs" : ""));
   }
   const Json& list = member(json, "lst", where);
-  if (!list.is_array()) fail(where, "expected a list of (runner name, iterations) in \"lst\", got " + describe(list));
+  if (!list.is_array())
+    fail_at(where, "expected a list of (runner name, iterations) in \"lst\", got " + describe(list));
   RunResults results;
   for (const Json& pair : list) {
     const std::string at = where + ": runner " + std::to_string(results.size());
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_array())
-      fail(at, "expected [name, [iterations]], got " + describe(pair));
+      fail_at(at, "expected [name, [iterations]], got " + describe(pair));
     auto& [name, iterations] = results.emplace_back(pair[0].get<std::string>(), std::vector<IterationResult>{});
     for (const Json& iteration : pair[1]) {
       iterations.push_back(read_iteration(iteration, at + ": iteration " + std::to_string(iterations.size())));

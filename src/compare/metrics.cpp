@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "compare/blocks.h"
 #include "compare/visit.h"
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -16,9 +17,6 @@
 namespace ulpscope {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t kBlock = 1 << 14;
 constexpr std::int64_t kLanes = 8;
 
 struct MetricRow {

@@ -7,12 +7,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "compare/blocks.h"
 #include "compare/visit.h"
 
 namespace ulpscope {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // numpy.getbufsize(): elements that are converted at a time when a reduction accumulates in another type.
 constexpr std::size_t kCastBuffer = 8192;
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "compare/blocks.h"
 #include "compare/difference.h"
 #include "compare/metrics.h"
 #include "compare/statistics.h"
@@ -14,8 +15,6 @@
 namespace ulpscope {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kBlock = 1 << 14;
 
 /// error / limit: at most 1 exactly where error <= limit, as the quotient of two numbers is rounded to 1 only if they
 /// are equal.

@@ -17,7 +17,7 @@ using namespace onnx_model;
 
 namespace {
 
-using Names = std::unordered_set<std::string>;
+using NameSet = std::unordered_set<std::string>;
 
 bool is_external(const onnx::TensorProto& tensor) { return tensor.data_location() == onnx::TensorProto::EXTERNAL; }
 
@@ -78,7 +78,7 @@ ModelParts::ModelParts(std::span<const std::byte> bytes, const std::string& sour
   read_model(bytes, own.file, true);
   const onnx::GraphProto& graph = own.file.proto.graph();
   for (const auto& tensor : graph.initializer()) own.initializers.emplace(tensor.name(), &tensor);
-  Names defined;
+  NameSet defined;
   for (const auto& input : graph.input()) {
     defined.insert(input.name());
     if (!own.initializers.contains(input.name())) own.inputs.push_back(input.name());
@@ -117,15 +117,15 @@ const std::vector<std::string>& ModelParts::outputs() const noexcept { return im
 
 ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::span<const std::string> outputs) const {
   const Impl& own = *impl_;
-  const Names wanted(inputs.begin(), inputs.end());
-  Names reached = wanted;  // Computed from the inputs.
+  const NameSet wanted(inputs.begin(), inputs.end());
+  NameSet reached = wanted;  // Computed from the inputs.
   std::vector<char> depends(own.nodes.size(), 0), needed(own.nodes.size(), 0);
   for (std::size_t n = 0; n < own.nodes.size(); ++n) {
     depends[n] = std::ranges::any_of(own.nodes[n].inputs, [&](const std::string& in) { return reached.contains(in); });
     if (depends[n] != 0) reached.insert(own.nodes[n].outputs.begin(), own.nodes[n].outputs.end());
   }
   Part part;
-  Names used, frozen;
+  NameSet used, frozen;
   const auto need = [&](const std::string& name) {
     const auto found = own.producer.find(name);
     if (wanted.contains(name))
@@ -173,7 +173,7 @@ void ModelParts::write(const Part& part, const Values& values, bool fixed, const
   graph.clear_quantization_annotation();
   model.clear_training_info();
   std::vector<Payload> payloads = payloads_of(own.file);
-  Names constants;
+  NameSet constants;
   const auto add_constant = [&](const std::string& name) {
     if (!constants.insert(name).second) return;
     if (const auto node = own.constants.find(name); node != own.constants.end()) {

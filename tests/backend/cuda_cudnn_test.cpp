@@ -33,8 +33,8 @@ TEST(CudnnDeclarations, AreThoseOfTheHeaders) {
 TEST(ConvolutionTactic, IsOneLineOfText) {
   for (const ConvolutionTactic& tactic :
        {ConvolutionTactic{}, ConvolutionTactic{.engine = 39, .knobs = {{2, 1}, {17, -3}}}})
-    EXPECT_EQ(tactic_from_string(to_string(tactic)), tactic) << to_string(tactic);
-  EXPECT_EQ(to_string({.engine = 39, .knobs = {{2, 1}, {17, 3}}}), "engine 39 knobs 2=1,17=3");
+    EXPECT_EQ(tactic_from_string(text_of(tactic)), tactic) << text_of(tactic);
+  EXPECT_EQ(text_of(ConvolutionTactic{.engine = 39, .knobs = {{2, 1}, {17, 3}}}), "engine 39 knobs 2=1,17=3");
   for (const char* text : {"", "engine", "engine x", "engine 1 ", "engine 1 knobs ", "engine 1 knobs 2",
                            "engine 1knobs", "engine 1 knobs 2=1,", "engine 1 knobs 2=1 ", " engine 1"})
     EXPECT_EQ(tactic_from_string(text), std::nullopt) << text;

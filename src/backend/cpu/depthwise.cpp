@@ -118,7 +118,7 @@ class DepthwiseKernel final : public Kernel {
 };
 
 /// [places of the window, channels]
-PreparedObject pack(const Tensor& weights) {
+PreparedObject pack_filters(const Tensor& weights) {
   const std::int64_t channels = weights.shape()[0], places = weights.size() / channels;
   Tensor packed(DataType::kFloat32, {places, channels});
   for (std::int64_t c = 0; c < channels; ++c)
@@ -135,7 +135,7 @@ std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const
   if (spec.transposed || spec.type != DataType::kFloat32 || spec.groups != channels || spec.input[1] != channels)
     return nullptr;
   return std::make_unique<DepthwiseKernel>(
-      spec, cache(spec.key + "|depthwise", [values = spec.weights] { return pack(values()); }));
+      spec, cache(spec.key + "|depthwise", [values = spec.weights] { return pack_filters(values()); }));
 }
 
 }  // namespace ulpscope::cpu

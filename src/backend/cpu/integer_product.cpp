@@ -10,6 +10,7 @@
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
+#include "core/division.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
@@ -20,9 +21,8 @@ namespace {
 using Index = std::int64_t;
 
 Index panel() { return program_kernels().product.panel; }
-Index round_up(Index value, Index unit) { return (value + unit - 1) / unit * unit; }
 /// Elements of a packed matrix.
-Index packed_size(Index k, Index n) { return round_up(k, 2) * round_up(n, panel()); }
+Index packed_pairs(Index k, Index n) { return round_up(k, 2) * round_up(n, panel()); }
 
 /// Columns [column, column + panel) of a matrix b as IntegerPart::b wants them. `row`, `step`: from row to row, and
 /// from column to column.
@@ -32,8 +32,8 @@ void pack_panel(const std::int8_t* b, Index row, Index step, Index k, Index widt
       for (Index j = i; j < i + 2; ++j) *to++ = j < k && c < width ? b[j * row + c * step] : std::int16_t{0};
 }
 
-PreparedObject pack(const Tensor& values, const MatrixShape& shape, Index matrices) {
-  const Index size = packed_size(shape.k, shape.n), panels = (shape.n + panel() - 1) / panel();
+PreparedObject pack_pairs(const Tensor& values, const MatrixShape& shape, Index matrices) {
+  const Index size = packed_pairs(shape.k, shape.n), panels = (shape.n + panel() - 1) / panel();
   const auto bytes = static_cast<std::size_t>(matrices * size) * sizeof(std::int16_t);
   std::shared_ptr<std::byte> memory = allocate_weights(bytes);
   auto* const to = reinterpret_cast<std::int16_t*>(memory.get());
@@ -63,10 +63,10 @@ class IntegerMatMul final : public Kernel {
   IntegerMatMul(const MatMulSpec& spec, const ObjectCache& cache) : spec_(spec), pieces_(spec, spec.k, panel()) {
     spec_.constant_b = {};
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
-    weights_ =
-        cache(fmt::format("packed integers|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
-                          spec.transpose_b ? " transposed" : ""),
-              [shape = MatrixShape(spec), count, values = spec.constant_b] { return pack(values(), shape, count); });
+    weights_ = cache(
+        fmt::format("packed integers|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
+                    spec.transpose_b ? " transposed" : ""),
+        [shape = MatrixShape(spec), count, values = spec.constant_b] { return pack_pairs(values(), shape, count); });
   }
 
   std::string name() const override { return fmt::format("packed product of integers, {}", program_kernels().name); }
@@ -78,7 +78,8 @@ class IntegerMatMul final : public Kernel {
       IntegerPart part{};
       part.a_stride = round_up(spec_.k, 2);
       part.b = static_cast<const std::int16_t*>(held.get()) +
-               pieces_.matrix_of(spec_.batch_b, matrix) * packed_size(spec_.k, spec_.n) + columns.begin * part.a_stride;
+               pieces_.matrix_of(spec_.batch_b, matrix) * packed_pairs(spec_.k, spec_.n) +
+               columns.begin * part.a_stride;
       part.out_stride = spec_.n;
       part.columns = columns.end - columns.begin;
       part.k = spec_.k;

@@ -11,6 +11,7 @@
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
+#include "core/division.h"
 #include "core/file.h"
 #include "core/instruction_set.h"
 #include "core/memory.h"
@@ -24,8 +25,6 @@ using Index = std::int64_t;
 constexpr Index kFewRows = 3;  ///< So few read b once: it is not worth packing.
 
 bool has_onednn() { return !onednn_version().empty(); }
-
-Index round_up(Index value, Index unit) { return (value + unit - 1) / unit * unit; }
 
 /// A matrix b [k, n] in memory, or as [n, k].
 struct Columns {

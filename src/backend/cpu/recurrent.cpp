@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/program_kernels.h"
+#include "core/division.h"
 #include "core/parallel.h"
 
 namespace ulpscope::cpu {
@@ -13,7 +14,6 @@ namespace {
 
 using ops::RecurrentCell;
 
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// R of one direction as matrices [k, columns] in panels. A GRU that resets the state first has two: of its gates, and
 /// of its candidate.

@@ -37,7 +37,7 @@ class CudnnPlan final : public ConvolutionPlan {
             const ConvolutionTactic& tactic, ConvolutionExecution execution)
       : handle_(std::move(handle)),
         graph_(std::move(graph)),
-        tactic_(to_string(tactic)),
+        tactic_(text_of(tactic)),
         execution_(std::move(execution)),
         workspace_bytes_(static_cast<std::size_t>(execution_.plan.read_int64(cudnn::Field::kPlanWorkspaceSize))) {}
 

@@ -9,7 +9,7 @@
 namespace ulpscope::cuda {
 namespace {
 
-constexpr std::size_t kWordBytes = 16;
+constexpr std::size_t kMostBytes = 16;
 
 void constant(std::string& text, const char* name, std::int64_t value) {
   text += fmt::format("  constexpr {} {} = {};\n", value == static_cast<int>(value) ? "int" : "long long", name, value);
@@ -75,7 +75,7 @@ std::string ConvolutionCode::operands(const std::string& name, const std::string
   return fmt::format(
       "float {0}_loaded[8];\nload<{1}, 8, {2}>({3} + ({4}) * {5}, {0}_loaded);\nSum {0}[8];\n#pragma unroll\n"
       "for (int e = 0; e < 8; ++e) {0}[e] = (Sum){6}({0}_loaded[e]);\n",
-      name, type_code(spec.operands), std::min(kWordBytes, 8 * size), pointer, offset, size,
+      name, type_code(spec.operands), std::min(kMostBytes, 8 * size), pointer, offset, size,
       spec.tf32 ? "round_tf32" : "");
 }
 

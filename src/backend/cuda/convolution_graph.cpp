@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "backend/strides.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -67,18 +68,6 @@ ConvolutionSpec with_height(ConvolutionSpec spec) {
   return spec;
 }
 
-/// Of a shape with the channels as dimension 1 that lies in memory with the channels innermost.
-Shape channels_last_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  std::int64_t next = shape[1];
-  for (std::size_t i = shape.size(); i-- > 2;) {
-    strides[i] = next;
-    next *= shape[i];
-  }
-  strides[0] = next;
-  return strides;
-}
-
 template <typename Integer>
 bool parse(std::string_view& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -115,7 +104,7 @@ ConvolutionTactic tactic_of(const Descriptor& config, const Descriptor& engine) 
 
 }  // namespace
 
-std::string to_string(const ConvolutionTactic& tactic) {
+std::string text_of(const ConvolutionTactic& tactic) {
   std::string text = fmt::format("engine {}", tactic.engine);
   for (std::size_t i = 0; i < tactic.knobs.size(); ++i)
     text += fmt::format("{}{}={}", i == 0 ? " knobs " : ",", tactic.knobs[i].first, tactic.knobs[i].second);

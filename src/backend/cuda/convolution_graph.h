@@ -27,7 +27,7 @@ struct ConvolutionTactic {
 };
 
 /// "engine 39 knobs 2=1,17=3"; without knobs "engine 4".
-std::string to_string(const ConvolutionTactic& tactic);
+std::string text_of(const ConvolutionTactic& tactic);
 /// The reverse; nothing for other text.
 std::optional<ConvolutionTactic> tactic_from_string(const std::string& text);
 

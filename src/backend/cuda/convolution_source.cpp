@@ -5,11 +5,12 @@
 #include <algorithm>
 
 #include "backend/cuda/convolution_code.h"
+#include "core/division.h"
 
 namespace ulpscope::cuda {
 namespace {
 
-constexpr std::int64_t kLanes = 32, kRows = 8, kTileThreads = kLanes * kRows;
+constexpr std::int64_t kLanes = 32, kRows = 8, kBlockThreads = kLanes * kRows;
 
 /// How a block is cut out of the result.
 struct Tiling {
@@ -28,8 +29,6 @@ struct Tiling {
   }
 };
 
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 Tiling tiling_of(const ConvolutionSpec& spec, std::int64_t busy_threads) {
   const std::int64_t outputs = spec.output[1] / spec.groups;
   const std::int64_t positions = num_elements(spec.output) / spec.output[1];
@@ -43,7 +42,7 @@ Tiling tiling_of(const ConvolutionSpec& spec, std::int64_t busy_threads) {
   t.channel_tiles = t.groups > 1 ? divided_up(spec.groups, t.groups)
                                  : spec.groups * divided_up(outputs, kLanes * t.channels_per_lane);
   while (t.positions_per_thread > 2 &&
-         divided_up(positions, t.positions()) * t.channel_tiles * kTileThreads < busy_threads)
+         divided_up(positions, t.positions()) * t.channel_tiles * kBlockThreads < busy_threads)
     t.positions_per_thread /= 2;
   t.position_tiles = divided_up(positions, t.positions());
   return t;
@@ -122,7 +121,7 @@ std::string with(std::string text, const std::string& what, const std::string& b
 KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads) {
   const Tiling tiling = tiling_of(code.spec, busy_threads);
   KernelSource made;
-  made.source = prelude() + code.header(kTileThreads) + code.constants() +
+  made.source = prelude() + code.header(kBlockThreads) + code.constants() +
                 fmt::format(
                     "  constexpr int ROWS = {}, G = {}, KT = {}, PT = {}, Q = {}, ROW = {};\n"
                     "  constexpr long long M = {};",
@@ -132,7 +131,7 @@ KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads
                       code.operand(code.weights_type(), "weights", "(long long)(k0 + i) * TERMS + q"));
   made.source += with(kStores, "EPILOGUE", code.element("sums[s][t]"));
   made.grid = {static_cast<unsigned>(tiling.position_tiles), static_cast<unsigned>(tiling.channel_tiles), 1};
-  made.block = static_cast<unsigned>(kTileThreads);
+  made.block = static_cast<unsigned>(kBlockThreads);
   return made;
 }
 

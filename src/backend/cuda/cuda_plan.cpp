@@ -11,9 +11,6 @@
 namespace ulpscope::cuda {
 namespace {
 
-using cuda::text_of;
-std::string text_of(const MatrixProductSpec& spec) { return spec.text(); }
-
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
 

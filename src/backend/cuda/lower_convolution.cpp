@@ -11,20 +11,20 @@
 namespace ulpscope::cuda {
 namespace {
 
-using Kind = ConvolutionStep::Kind;
+using StepKind = ConvolutionStep::Kind;
 
-std::optional<Kind> kind_of(const Program::Value& value) {
+std::optional<StepKind> kind_of(const Program::Value& value) {
   switch (value.instruction) {
     case Instruction::kRelu:
-      return Kind::kRelu;
+      return StepKind::kRelu;
     case Instruction::kSigmoid:
-      return Kind::kSigmoid;
+      return StepKind::kSigmoid;
     case Instruction::kTanh:
-      return Kind::kTanh;
+      return StepKind::kTanh;
     case Instruction::kGelu:
-      return Kind::kGelu;
+      return StepKind::kGelu;
     case Instruction::kSwish:
-      return value.p == 1.0f ? std::optional(Kind::kSwish) : std::nullopt;
+      return value.p == 1.0f ? std::optional(StepKind::kSwish) : std::nullopt;
     default:
       return std::nullopt;
   }
@@ -301,7 +301,7 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
   const Tensor addends = zero_padded(with_bias ? bias : Tensor(), {spec.output[1]});
   const std::string addends_key = with_bias ? bias_key + "|bias" : fmt::format("zeros {}", spec.output[1]);
   ConvolutionSpec biased = spec;
-  biased.steps = {{Kind::kBias, type}};
+  biased.steps = {{StepKind::kBias, type}};
   biased.stored = DataType::kFloat32;
   const auto only_bias = [&]() -> ConvolutionFold {
     step.steps = {pointer(memory_.constant_view(addends, addends_key, type))};
@@ -317,7 +317,7 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
   ConvolutionSpec with = spec;
   with.stored = type_of(store.rounding);
   if (bias) {
-    with.steps.push_back({Kind::kBias, type});
+    with.steps.push_back({StepKind::kBias, type});
     step.steps.push_back(pointer(memory_.constant_view(addends, addends_key, type)));
   }
   // In float32 what cuDNN has compiled beforehand is the bias and Relu. Anything else takes it 10 times as long (1x1
@@ -327,7 +327,7 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
   Register done = 0, user = -1;
   while (done != source) {
     if (const auto product = relu_alone || !functions ? std::nullopt : swish_of(epilogue, done)) {
-      with.steps.push_back({Kind::kSwish});
+      with.steps.push_back({StepKind::kSwish});
       step.steps.push_back({});
       done = *product;
       continue;
@@ -335,8 +335,8 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
     const Program::Value* next = only_use(epilogue, done, &user);
     if (next == nullptr) break;
     const auto kind = kind_of(*next);
-    if (relu_alone && kind != Kind::kRelu) break;
-    if (kind && kind != Kind::kRelu && !functions) break;
+    if (relu_alone && kind != StepKind::kRelu) break;
+    if (kind && kind != StepKind::kRelu && !functions) break;
     if (kind) {
       with.steps.push_back({*kind});
       step.steps.push_back({});
@@ -348,7 +348,7 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
       const View view = memory_.read_as(load->operand, memory_.device_view(load->operand).type,
                                         channels_last_strides(epilogue.domain));
       if (!is_exact(view.type, load->operand.rounding)) break;
-      with.steps.push_back({Kind::kResidual, view.type});
+      with.steps.push_back({StepKind::kResidual, view.type});
       step.steps.push_back(pointer(view));
     }
     done = user;

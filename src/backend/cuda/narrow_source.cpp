@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "backend/cuda/element_source.h"
+#include "core/division.h"
 #include "core/parallel.h"
 #include "formats/numeric_format.h"
 
@@ -22,10 +23,9 @@ constexpr std::int64_t kTileColumns = 16, kWarpLanes = 32, kQuad = 4, kLaneBytes
 bool has_four_bits(Format format) { return format == Format::kInt4 || format == Format::kFloat4E2M1; }
 /// Elements along k that a lane has of a chunk.
 std::int64_t lane_elements(Format format) { return has_four_bits(format) ? 16 : 8; }
-std::int64_t rounded_up_quotient(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t column_tiles(const NarrowProductSpec& s) { return rounded_up_quotient(s.n, kTileColumns); }
-std::int64_t chunks(const NarrowProductSpec& s) { return rounded_up_quotient(s.k, kQuad * lane_elements(s.format)); }
-std::int64_t groups(const NarrowProductSpec& s) { return rounded_up_quotient(s.k, s.block); }
+std::int64_t column_tiles(const NarrowProductSpec& s) { return divided_up(s.n, kTileColumns); }
+std::int64_t chunks(const NarrowProductSpec& s) { return divided_up(s.k, kQuad * lane_elements(s.format)); }
+std::int64_t groups(const NarrowProductSpec& s) { return divided_up(s.k, s.block); }
 /// Elements are multiplied by their scales in float16, which is exact before it rounds.
 bool multiplies_halves(const NarrowProductSpec& s) {
   return s.half_scales && s.format == Format::kInt4 && s.type == DataType::kFloat16;
@@ -187,7 +187,7 @@ Form form_of(const NarrowProductSpec& spec) {
   if (column_tiles(spec) >= kManyTiles) form.warps = 8;
   while (form.warps > 1 && form.warps > chunks(spec)) form.warps /= 2;
   // All of them, where these are few.
-  const std::int64_t all = rounded_up_quotient(chunks(spec), form.warps);
+  const std::int64_t all = divided_up(chunks(spec), form.warps);
   if (all <= (form.warps == 16 ? kMostAhead : form.depth)) form.depth = all;
   return form;
 }

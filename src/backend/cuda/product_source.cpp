@@ -12,6 +12,7 @@
 #include "backend/cuda/dimensions.h"
 #include "backend/cuda/eight_code.h"
 #include "backend/cuda/element_source.h"
+#include "core/division.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -20,7 +21,7 @@ constexpr int kDepth = 64;              ///< Columns of a box: 128 bytes.
 constexpr int kMostShared = 227 << 10;  ///< Of a block.
 constexpr int kMostStages = 8;
 
-constexpr const char* kFunctions = R"(
+constexpr const char* kProductFunctions = R"(
 struct __align__(64) TensorMap { u64 words[16]; };
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DEVICE void init_barrier(u32 barrier, u32 count) {
@@ -56,7 +57,7 @@ DEVICE void meet_cluster() {
 DEVICE u64 box_at(u32 address) { return (u64)((address & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)64 << 32 | (u64)1 << 62; }
 )";
 
-constexpr const char* kKernel = R"(
+constexpr const char* kProductKernel = R"(
   extern __shared__ u8 memory[];
   constexpr int A_BYTES = ROWS * 128, B_BYTES = COLUMNS * 128, STAGE = A_BYTES + B_BYTES;
   constexpr int STEPS = (K + 63) / 64, COLUMN_TILES = (N + COLUMNS - 1) / COLUMNS;
@@ -168,8 +169,6 @@ EPILOGUE
   meet_cluster();
 }
 )";
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// d += a b for 64 rows, on all threads of a warp group.
 std::string multiply_code(DataType type, int columns) {
@@ -317,7 +316,7 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   define("STAGES", stages);
   define("PART", part_of(tile));
   define("PITCH", pitch_of(tile));
-  text += kFunctions + multiply_code(p.operands, tile.columns);
+  text += kProductFunctions + multiply_code(p.operands, tile.columns);
   text += fmt::format(
       "extern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__(384, 1) kernel(\n"
       "    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b",
@@ -325,8 +324,8 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   for (std::size_t i = 1; i < program.inputs.size(); ++i) text += fmt::format(", const u8* __restrict__ in{}", i);
   for (std::size_t i = 0; i < program.outputs.size(); ++i) text += fmt::format(", u8* __restrict__ out{}", i);
   const std::string coordinates = coordinate_code(rows, "row", "x", 1, false);
-  text +=
-      ") {" + replaced(replaced(kKernel, "LOADS\n", eight.loads()), "EPILOGUE\n", coordinates + eight.code("given[e]"));
+  text += ") {" + replaced(replaced(kProductKernel, "LOADS\n", eight.loads()), "EPILOGUE\n",
+                           coordinates + eight.code("given[e]"));
   FusedProductKernel made;
   const std::int64_t tiles =
       divided_up(p.m, tile.rows * tile.cluster) * divided_up(program.domain.back(), tile.columns);

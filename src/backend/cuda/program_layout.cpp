@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "core/division.h"
+
 namespace ulpscope::cuda {
 namespace {
 
@@ -11,7 +13,6 @@ namespace {
 constexpr std::int64_t kFewBlocks = 264, kManyThreads = 132 * 1024;
 constexpr std::int64_t kRegisters = 64;  ///< Values of a row that a thread keeps, at most.
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t power_above(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
 }
@@ -121,7 +122,7 @@ class LayoutPlan {
     layout_.groups = count / layout_.vector;
     layout_.tail = count % layout_.vector;
     layout_.groups_per_block = 256;
-    while (layout_.groups_per_block > 64 && ceil_div(layout_.groups, layout_.groups_per_block) < kFewBlocks)
+    while (layout_.groups_per_block > 64 && divided_up(layout_.groups, layout_.groups_per_block) < kFewBlocks)
       layout_.groups_per_block /= 2;
   }
 
@@ -137,16 +138,16 @@ class LayoutPlan {
     l.chunks = count_of(l.row) / l.vector;
     const std::int64_t comfortable = std::max<std::int64_t>(1, kRegisters / 2 / (l.vector * live_));
     std::int64_t threads = std::min<std::int64_t>(32, power_above(l.chunks));
-    if (l.chunks > threads * comfortable) threads = 32 * ceil_div(l.chunks, 32 * comfortable);
+    if (l.chunks > threads * comfortable) threads = 32 * divided_up(l.chunks, 32 * comfortable);
     while (threads >= 32 && threads < 1024 && threads < l.chunks && l.groups * threads < kManyThreads / 2)
       threads += 32;
-    if (threads > 512 && !keep(ceil_div(l.chunks, threads), threads > 1024 ? 0 : kRegisters / 2)) threads = 512;
-    if (!keep(ceil_div(l.chunks, threads), threads > 512 ? kRegisters / 2 : kRegisters) && l.groups < kFewBlocks)
+    if (threads > 512 && !keep(divided_up(l.chunks, threads), threads > 1024 ? 0 : kRegisters / 2)) threads = 512;
+    if (!keep(divided_up(l.chunks, threads), threads > 512 ? kRegisters / 2 : kRegisters) && l.groups < kFewBlocks)
       threads = 1024;
     l.threads = static_cast<int>(threads);
     l.groups_per_block = std::max(1, threads > 32 ? 1 : 128 / l.threads);
     while (l.groups_per_block > 1 && l.groups_per_block * l.threads > 32 &&
-           ceil_div(l.groups, l.groups_per_block) < kFewBlocks)
+           divided_up(l.groups, l.groups_per_block) < kFewBlocks)
       l.groups_per_block /= 2;
   }
 
@@ -157,15 +158,15 @@ class LayoutPlan {
     l.chunks = count_of(l.row);
     const int element = facts_[rank_.front()].element;
     std::int64_t side = std::min<std::int64_t>(32, power_above(l.groups)), threads = 1;
-    while (side > 1 && side * l.vector * element > 32 && ceil_div(l.groups, side) < kFewBlocks) side /= 2;
-    const std::int64_t most = ceil_div(l.groups, side) < kFewBlocks ? 1024 : 512;
+    while (side > 1 && side * l.vector * element > 32 && divided_up(l.groups, side) < kFewBlocks) side /= 2;
+    const std::int64_t most = divided_up(l.groups, side) < kFewBlocks ? 1024 : 512;
     while (threads * 2 <= l.chunks && threads * 2 * side <= most &&
            (threads * side < 128 || l.groups * threads < kManyThreads ||
-            ceil_div(l.chunks, threads) * l.vector * live_ > kRegisters))
+            divided_up(l.chunks, threads) * l.vector * live_ > kRegisters))
       threads *= 2;
     if (threads == 1) side = 128;
     side = std::max(side, 32 / threads);
-    keep(ceil_div(l.chunks, threads), threads * side > 512 ? kRegisters / 2 : kRegisters);
+    keep(divided_up(l.chunks, threads), threads * side > 512 ? kRegisters / 2 : kRegisters);
     l.threads = static_cast<int>(threads);
     l.groups_per_block = static_cast<int>(side);
   }

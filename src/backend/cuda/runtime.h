@@ -74,5 +74,6 @@ class Runtime final : public LoweringTarget {
 
 /// Names a convolution among tactics.
 std::string text_of(const ConvolutionSpec& spec);
+inline std::string text_of(const MatrixProductSpec& spec) { return spec.text(); }
 
 }  // namespace ulpscope::cuda

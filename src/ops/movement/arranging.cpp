@@ -171,7 +171,7 @@ void adjoint_transpose(AdjointContext& ctx) {
 
 /// DepthToSpace and SpaceToDepth, between (n, depth * block^2, height, width) and (n, depth, height * block, width *
 /// block).
-struct Blocks {
+struct SpaceBlocks {
   std::int64_t n, depth, height, width, block;
   bool depth_first;  ///< Mode DCR: among the channels, the place in the block goes before the depth.
 
@@ -185,7 +185,7 @@ struct Blocks {
 };
 
 template <typename Context>
-Blocks blocks_of(const Context& ctx, bool from_channels) {
+SpaceBlocks blocks_of(const Context& ctx, bool from_channels) {
   const Shape& s = shape_of(ctx, 0);
   const std::string mode = ctx.attributes().text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") ctx.fail("expected mode DCR or CRD, got '{}'", mode);
@@ -203,33 +203,33 @@ Blocks blocks_of(const Context& ctx, bool from_channels) {
 
 void infer_depth_to_space(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  const Blocks b = blocks_of(ctx, true);
+  const SpaceBlocks b = blocks_of(ctx, true);
   ctx.set_shape(0, {b.n, b.depth, b.height * b.block, b.width * b.block});
 }
 
 void run_depth_to_space(KernelContext& ctx) {
-  const Blocks b = blocks_of(ctx, true);
+  const SpaceBlocks b = blocks_of(ctx, true);
   copy_permuted(ctx.input(0), b.channels(), b.to_space(), ctx.output(0));
 }
 
 void adjoint_depth_to_space(AdjointContext& ctx) {
-  const Blocks b = blocks_of(ctx, true);
+  const SpaceBlocks b = blocks_of(ctx, true);
   ctx.set(0, reshape(transpose(reshape(gradient(ctx), b.space()), b.to_depth()), ctx.input_shape(0)).id);
 }
 
 void infer_space_to_depth(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  const Blocks b = blocks_of(ctx, false);
+  const SpaceBlocks b = blocks_of(ctx, false);
   ctx.set_shape(0, {b.n, b.depth * b.block * b.block, b.height, b.width});
 }
 
 void run_space_to_depth(KernelContext& ctx) {
-  const Blocks b = blocks_of(ctx, false);
+  const SpaceBlocks b = blocks_of(ctx, false);
   copy_permuted(ctx.input(0), b.space(), b.to_depth(), ctx.output(0));
 }
 
 void adjoint_space_to_depth(AdjointContext& ctx) {
-  const Blocks b = blocks_of(ctx, false);
+  const SpaceBlocks b = blocks_of(ctx, false);
   ctx.set(0, reshape(transpose(reshape(gradient(ctx), b.channels()), b.to_space()), ctx.input_shape(0)).id);
 }
 

@@ -33,7 +33,7 @@ constexpr Activation activation_row(std::string_view name, int parameters, doubl
   return {name, parameters, alpha, beta, function, function};
 }
 
-constexpr Activation kActivations[] = {
+constexpr Activation kKnownActivations[] = {
     activation_row("relu", 0, 0, 0, []<typename T>(T x, T, T) { return std::max(T{}, x); }),
     activation_row("tanh", 0, 0, 0, []<typename T>(T x, T, T) { return std::tanh(x); }),
     activation_row("sigmoid", 0, 0, 0, []<typename T>(T x, T, T) { return T{1} / (T{1} + std::exp(-x)); }),
@@ -92,8 +92,8 @@ std::vector<Activation> activations_of(const Layer& layer, const std::vector<std
   std::size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> result;
   for (const std::string& name : names) {
-    const auto* known = std::ranges::find(kActivations, lower_case(name), &Activation::name);
-    if (known == std::end(kActivations)) fail(layer, "unknown activation '{}'", name);
+    const auto* known = std::ranges::find(kKnownActivations, lower_case(name), &Activation::name);
+    if (known == std::end(kKnownActivations)) fail(layer, "unknown activation '{}'", name);
     Activation& activation = result.emplace_back(*known);
     if (known->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
     if (known->parameters >= 2 && next_beta < betas.size()) activation.beta = betas[next_beta++];
