@@ -27,6 +27,7 @@
 #include "precision/search_stage.h"
 #include "precision/trials.h"
 #include "runners/ray_workers.h"
+#include "runtime/default_target.h"
 #include "runtime/executable.h"
 #include "runtime/memory_limit.h"
 #include "ulpscope/calibrate.h"
@@ -131,10 +132,25 @@ void warn_of_other_device(const BuildOptions& build, const Target& target) {
       build.target, target.origin->device, build.backend, device.name);
 }
 
+/// TensorRT documents products that read narrow weights beside float activations for 4 bits alone.
+void warn_of_weights_in_bytes(const BuildOptions& build, const Target& target) {
+  std::vector<std::string_view> names;
+  for (const Precision each : build.enabled.members())
+    if (is_of_weights(each) && form_of(each).bytes(form_of(each).weight) >= 1) names.push_back(name_of(each));
+  if (names.empty() || (target.origin && target.origin->backend != "cuda")) return;
+  const bool is_named = build.target != default_target(build.backend);
+  log(is_named ? LogLevel::kWarning : LogLevel::kInfo,
+      fmt::format(
+          "[search] TensorRT documents weights alone in int4, and fp4 as storage, and not in {}: an engine for {} "
+          "may be refused or no faster; try --int4 --nvfp4 alone where TensorRT is to run it",
+          fmt::join(names, ", "), target.name));
+}
+
 /// What is searched has to say something about the target and about other data.
 void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
   warn_of_other_device(task.build, target);
+  warn_of_weights_in_bytes(task.build, target);
   const bool scaled = target.kernels != nullptr && !target.kernels->of.empty();
   log_once(LogLevel::kInfo,
            fmt::format("[target] Times are estimated for {} (--target {}){}", target.name, task.build.target,

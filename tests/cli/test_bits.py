@@ -122,6 +122,15 @@ def test_int4_with_blocks_of_64_is_said(search, tmp_path):
     assert {(each["format"], each["block"]) for each in layers} == {("int4-64", 64)}
 
 
+def test_bytes_that_tensorrt_has_no_kernels_for_are_said(search):
+    """It documents weights alone in int4 and fp4."""
+    said = "TensorRT documents weights alone in int4, and fp4 as storage, and not in"
+    outcome = search(*FORMATS, "--bits", "5", "--target", "h100")
+    assert f"[W] [search] {said} int8-weights, fp8-weights: an engine for NVIDIA H100" in outcome.text, outcome
+    outcome = search("--weights-only", "--int4", "--nvfp4", "--bits", "5", "--target", "h100", "--force")
+    assert outcome.code == 0 and said not in outcome.text, outcome
+
+
 def test_a_search_that_goes_on_gives_the_same_answer(search, tmp_path):
     def choice():
         return json.loads((tmp_path / "a.json").read_text())["bits"]
