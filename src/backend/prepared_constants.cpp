@@ -84,10 +84,28 @@ class ElementsOfWeights final : public TensorSource {
   const Tensor values_, scales_;
 };
 
+/// quantized_and_back(), with scales that are chosen once and `kept`: that takes much longer than all else, and they
+/// are small beside what they make.
+Tensor by_kept_scales(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, ScaleRules rules,
+                      const PreparedAccess& kept) {
+  if (!kept || !chooses_scales(encoding)) return quantized_and_back(encoding, layout, values, rules);
+  Tensor result;
+  const auto chosen = std::static_pointer_cast<const ChosenScales>(kept([&] {
+    auto made = std::make_shared<ChosenScales>();
+    result = quantized_and_back(encoding, layout, values, rules, made.get());
+    return PreparedObject{.object = made, .bytes = made->scales.bytes(), .costly = true};
+  }));
+  if (result) return result;
+  rules.second = chosen->second;
+  rules.chosen = chosen->scales.values<float>();
+  return quantized_and_back(encoding, layout, values, rules);
+}
+
 /// Weights that are stored as elements, as numbers.
-Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values) {
+Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values,
+                 const PreparedAccess& scales = {}) {
   const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
-  Tensor result = quantized_and_back(*weights.encoding, layout, values, rules_of(weights));
+  Tensor result = by_kept_scales(*weights.encoding, layout, values, rules_of(weights), scales);
   release_elements(values);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
@@ -146,8 +164,9 @@ ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding
 ConstantSource PreparedConstants::weights(const ProductKernel& kernel) const {
   const Operand& operand = kernel.operands[1];
   if (!operand.is_encoded()) return source(operand);
-  return [&spec = spec_, &l = layer(kernel.layer), operand, first = roundings(operand).first] {
-    return as_stored(spec, l, operand, rounded(spec.value(operand.tensor), first, Rounding::kNone));
+  return [&spec = spec_, &l = layer(kernel.layer), operand, first = roundings(operand).first,
+          scales = weights_.access(weights_key(kernel) + "|chosen scales")] {
+    return as_stored(spec, l, operand, rounded(spec.value(operand.tensor), first, Rounding::kNone), scales);
   };
 }
 

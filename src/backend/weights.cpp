@@ -43,7 +43,7 @@ struct WeightCache::Entries {
     std::mutex making;  ///< Held while it is prepared; all else is guarded by Entries::mutex.
     std::shared_ptr<const void> object;
     std::size_t bytes = 0;
-    bool on_device = false;
+    bool on_device = false, costly = false;
     std::list<std::shared_ptr<Entry>>::iterator use;
   };
   struct Constant {
@@ -78,6 +78,7 @@ struct WeightCache::Entries {
     entry->object = made.object;
     entry->bytes = made.bytes;
     entry->on_device = made.on_device;
+    entry->costly = made.costly;
     (made.on_device ? device_bytes : bytes) += made.bytes;
     uses.push_front(entry);
     entry->use = uses.begin();
@@ -97,12 +98,13 @@ struct WeightCache::Entries {
   }
   template <typename TooMuch>
   void drop_unused(bool on_device, const TooMuch& too_much) {
-    for (auto at = uses.end(); at != uses.begin() && too_much();) {
-      const std::shared_ptr<Entry> oldest = *--at;
-      if (oldest->on_device != on_device || oldest->object.use_count() > 1) continue;
-      ++at;
-      drop(*oldest);
-    }
+    for (const bool costly : {false, true})
+      for (auto at = uses.end(); at != uses.begin() && too_much();) {
+        const std::shared_ptr<Entry> oldest = *--at;
+        if (oldest->on_device != on_device || oldest->costly != costly || oldest->object.use_count() > 1) continue;
+        ++at;
+        drop(*oldest);
+      }
   }
   bool too_much() const { return bytes > limits.prepared || held_element_bytes() > limits.process; }
 
@@ -178,6 +180,12 @@ std::shared_ptr<const void> WeightCache::get_object(const std::string& key,
 PreparedSource WeightCache::source(const std::string& key, std::function<PreparedObject()> make) {
   return
       [entries = entries_, entry = entries_->entry(key), make = std::move(make)] { return entries->get(entry, make); };
+}
+
+PreparedAccess WeightCache::access(const std::string& key) {
+  return [entries = entries_, entry = entries_->entry(key)](const std::function<PreparedObject()>& make) {
+    return entries->get(entry, make);
+  };
 }
 
 void WeightCache::drop_expired() {

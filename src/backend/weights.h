@@ -17,10 +17,13 @@ struct PreparedObject {
   std::shared_ptr<const void> object;
   std::size_t bytes = 0;
   bool on_device = false;  ///< The bytes are none of this process's memory.
+  bool costly = false;     ///< For its size: gives way behind all that is not.
 };
 
 /// Gives what was prepared; prepares it when nobody did, or when it has given way since. Thread-safe.
 using PreparedSource = std::function<std::shared_ptr<const void>()>;
+/// The same, told how to prepare it when it is asked for.
+using PreparedAccess = std::function<std::shared_ptr<const void>(const std::function<PreparedObject()>& make)>;
 
 /// Shared by all plans of one network, and by networks that have constants in common; thread-safe. A copy refers to the
 /// same entries, with a scope of its own. Above a limit, what was not used for the longest time gives way, except what
@@ -59,6 +62,7 @@ class WeightCache {
 
   /// The same for what a kernel asks for in every run, and does not keep between them.
   PreparedSource source(const std::string& key, std::function<PreparedObject()> make);
+  PreparedAccess access(const std::string& key);
 
   /// Drops what was prepared of constants that are gone. What plans use lives on with them.
   void drop_expired();

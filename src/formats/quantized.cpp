@@ -127,12 +127,17 @@ Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Te
 }
 
 Tensor quantized_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
-                          const ScaleRules& rules) {
+                          const ScaleRules& rules, ChosenScales* chosen) {
   if (encoding.granularity != Granularity::kBlock)
     return dequantized(quantize(encoding, layout, values, rules), layout);
   Tensor result = weights_tensor(DataType::kFloat32, values.shape());
-  quantize_blocks(encoding, layout, values, second_of(encoding, values, rules), rules, true, result.data<float>(),
-                  nullptr);
+  const float second = second_of(encoding, values, rules);
+  float* scales = nullptr;
+  if (chosen != nullptr) {
+    *chosen = {Tensor(DataType::kFloat32, layout.scales), second};
+    scales = chosen->scales.data<float>();
+  }
+  quantize_blocks(encoding, layout, values, second, rules, true, result.data<float>(), scales);
   return result;
 }
 

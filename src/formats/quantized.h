@@ -56,6 +56,8 @@ struct ScaleRules {
   bool keep_small = true;
   /// For scales of least error: what the square of an error counts, per position along the axis of blocks. Empty: 1.
   std::span<const float> weights{};
+  /// For scales of least error: those that were chosen before for the same values, in the order of the layout.
+  std::span<const float> chosen{};
 };
 
 /// The elements of float32 values, each with the rounded scale of its block; granularity kChannel and kTensor as

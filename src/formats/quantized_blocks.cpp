@@ -64,6 +64,7 @@ class BlockQuantizer {
         rounding_(encoding.scale == Format::kFloat32 ? Rounding::kNone : rounding_to(encoding.scale, true)),
         factors_(factors_of(encoding)),
         weights_(rules.weights),
+        chosen_(rules.chosen),
         second_(second) {}
 
   bool tries_several() const { return factors_.size() > 1; }
@@ -77,8 +78,16 @@ class BlockQuantizer {
     kernels_.rows(elements_, in, scales.by.data(), block, count, scaled, out);
   }
 
-  /// The scales of columns; `row`: the place of the first row along the axis.
-  void choose(const Tile& tile, std::int64_t row, TileScales& scales) const {
+  /// The scales of columns; `row`: the place of the first row along the axis; scale `number + c * step` is that of
+  /// column c.
+  void choose(const Tile& tile, std::int64_t row, std::int64_t number, std::int64_t step, TileScales& scales) const {
+    if (tries_several() && !chosen_.empty()) {
+      for (std::int64_t c = 0; c < tile.columns; ++c) {
+        scales.own[c] = chosen_[static_cast<std::size_t>(number + c * step)];
+        scales.by[c] = scales.own[c] * second_;
+      }
+      return;
+    }
     Columns largest;
     kernels_.largest_of_columns(tile.in, tile.stride, tile.rows, tile.columns, largest.data());
     make_scales(largest, factors_[0], tile.columns, scales);
@@ -135,7 +144,7 @@ class BlockQuantizer {
   const ElementForm elements_;
   const std::optional<BlockScaleForm> form_;
   const Rounding rounding_;
-  const std::span<const float> factors_, weights_;
+  const std::span<const float> factors_, weights_, chosen_;
   const float second_;
 };
 
@@ -149,7 +158,7 @@ void quantize_columns_in_blocks(const BlockQuantizer& quantizer, const ScaleLayo
       const std::int64_t b = t / tiles, column = t % tiles * kTile, columns = std::min(kTile, inner - column);
       const std::int64_t row = b % layout.groups * layout.block, rows = std::min(layout.block, layout.axis - row);
       const std::int64_t first = (b / layout.groups * layout.axis + row) * inner + column;
-      quantizer.choose({in + first, inner, rows, columns}, row, own);
+      quantizer.choose({in + first, inner, rows, columns}, row, b * inner + column, 1, own);
       if (scales != nullptr) std::copy_n(own.own.begin(), columns, scales + b * inner + column);
       for (std::int64_t r = 0; r < rows; ++r)
         quantizer.write(in + first + r * inner, own, columns, scaled, out + first + r * inner);
@@ -172,7 +181,7 @@ void quantize_turned_blocks(const BlockQuantizer& quantizer, const ScaleLayout& 
       const auto place = [&](std::int64_t c) { return (line + c) * layout.axis + row; };
       for (std::int64_t c = 0; c < columns; ++c)
         for (std::int64_t r = 0; r < rows; ++r) turned[r * kTile + c] = in[place(c) + r];
-      quantizer.choose({turned.data(), kTile, rows, columns}, row, own);
+      quantizer.choose({turned.data(), kTile, rows, columns}, row, line * layout.groups + group, layout.groups, own);
       for (std::int64_t c = 0; scales != nullptr && c < columns; ++c)
         scales[(line + c) * layout.groups + group] = own.own[c];
       for (std::int64_t r = 0; r < rows; ++r)
@@ -204,6 +213,11 @@ void quantize_rows_in_blocks(const BlockQuantizer& quantizer, const ScaleLayout&
 }
 
 }  // namespace
+
+bool chooses_scales(const Encoding& encoding) {
+  return encoding.granularity == Granularity::kBlock && encoding.rule == BlockScale::kLeastError &&
+         encoding.scale != Format::kFloat8E8M0;
+}
 
 void quantize_blocks(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, float second,
                      const ScaleRules& rules, bool scaled, float* out, float* scales) {

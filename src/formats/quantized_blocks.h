@@ -10,8 +10,17 @@ namespace ulpscope {
 void quantize_blocks(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, float second,
                      const ScaleRules& rules, bool scaled, float* out, float* scales);
 
-/// dequantized(quantize(...)), without the elements and scales in between where these are of blocks.
+/// What choosing among scales found out: what it takes to quantize the same values again without.
+struct ChosenScales {
+  Tensor scales;     ///< float32, in the order of the layout.
+  float second = 1;  ///< Of the whole tensor.
+};
+/// Whether quantize() chooses among several scales per block.
+bool chooses_scales(const Encoding& encoding);
+
+/// dequantized(quantize(...)), without the elements and scales in between where these are of blocks. `chosen`: where
+/// what was chosen goes; REQUIRES then: chooses_scales().
 Tensor quantized_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
-                          const ScaleRules& rules = {});
+                          const ScaleRules& rules = {}, ChosenScales* chosen = nullptr);
 
 }  // namespace ulpscope

@@ -268,6 +268,7 @@ class Prediction {
         const auto shapes = trials_.shapes_of(first_ + s);
         const auto made = products.use(shapes, [&] { return make(part, first_ + s); });
         add_effects(s, part, *made, pass_done, result[s]);
+        give_back();
       });
       part.made.reset();
     }
@@ -351,6 +352,11 @@ class Prediction {
     return needed;
   }
 
+  /// Weights and errors in several formats are tensors of all sizes, whose places others hardly fit into.
+  void give_back() const {
+    if (!precisions_.empty()) give_back_freed_memory();
+  }
+
   SampleEffects no_effects() const {
     SampleEffects none;
     none.mean_squares.assign(candidates_.size(), 0.0);
@@ -364,6 +370,7 @@ class Prediction {
                    SampleEffects& result) {
     const std::vector<CandidateOutput>& places = part.maker->candidate_outputs();
     ErrorProducts::Sample sample = products.start(trials_.inputs(first_ + s));
+    give_back();
     pass_done();
     // The projections go in turn over all outputs: their errors are independent, so squares add.
     std::vector<Tensor> seeds(products.seeded().size());

@@ -20,6 +20,7 @@ namespace {
 /// take, so that a search stays within a few times the memory of one; no more than is of use.
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kKept = 96 * kMiB, kMostKept = 1024 * kMiB, kWorking = 160 * kMiB, kMostWorking = 2048 * kMiB;
+constexpr std::size_t kSmall = 256 * kMiB;  ///< Prepared weights that every search may keep.
 
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
@@ -53,6 +54,17 @@ std::size_t constant_bytes(const Network& network) {
     if (is_floating(info.type) && !readers[id].empty())
       bytes += static_cast<std::size_t>(info.value.size()) * sizeof(float);
   return bytes;
+}
+
+/// Of prepared weights: all of them in one precision and some in another; small ones in every one. Formats for weights
+/// alone that compete are run one after the other, all of them in every sample: none is asked for again soon, and
+/// beside one of them there is room for the scales that were chosen for all.
+std::size_t prepared_limit(const Network& network, const BuildOptions& options) {
+  const std::vector<Precision> enabled = options.enabled.members();
+  const std::size_t constants = constant_bytes(network);
+  if (std::ranges::count_if(enabled, [](Precision each) { return is_of_weights(each); }) > 1)
+    return std::max(kSmall, constants + constants / 8);
+  return std::max(kMostKept, constants + constants / 4);
 }
 
 TensorMap named_outputs(const Network& network, std::vector<Tensor> outputs) {
@@ -133,9 +145,8 @@ void Trials::add_scale_choice(Assignment& assignment) { quantized_choices().add_
 void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;
   set_kept_bytes(bytes == 0 ? 0 : std::min(kMostKept, bytes / 8));
-  // All weights in one precision and some of them in another; small ones in every one.
-  const std::size_t constants = constant_bytes(*network_), limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
-  executable_->set_weight_limits({std::max(kMostKept, constants + constants / 4), limit, limit});
+  const std::size_t limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
+  executable_->set_weight_limits({prepared_limit(*network_, options_), limit, limit});
 }
 
 void Trials::set_kept_bytes(std::size_t bytes) {

@@ -42,6 +42,30 @@ TEST(WeightCache, DropsTheLongestUnusedButNotWhatIsHeld) {
   EXPECT_EQ(b, 2);
 }
 
+TEST(WeightCache, DropsWhatIsCostlyLast) {
+  WeightCache cache;
+  cache.set_limits({25, kUnlimited});
+  int costly = 0, a = 0, b = 0;
+  const PreparedSource other = counted(cache, "a", 10, a), another = counted(cache, "b", 10, b);
+  const PreparedAccess access = cache.access("costly");
+  const auto scales = [&] {
+    return access([&] {
+      ++costly;
+      return PreparedObject{.object = std::make_shared<int>(1), .bytes = 10, .costly = true};
+    });
+  };
+  scales();
+  other();
+  another();  // The costly one is the longest unused, but "a" goes.
+  scales();
+  EXPECT_EQ(costly, 1);
+  other();
+  EXPECT_EQ(a, 2);
+  cache.set_limits({5, kUnlimited});
+  scales();
+  EXPECT_EQ(costly, 2);
+}
+
 TEST(WeightCache, CountsTensorsThatAreInUse) {
   WeightCache cache;
   cache.set_limits({1, kUnlimited});

@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "formats/quantized_blocks.h"
+
 namespace ulpscope::testing {
 namespace {
 
@@ -233,6 +235,27 @@ float best_scale(const Encoding& encoding, const std::vector<float>& block, cons
   return best;
 }
 
+/// With scales that are given nothing is chosen: with others than those of `made`, too.
+void expect_known_scales(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
+                         const Quantized& made) {
+  for (const float factor : {1.0f, 2.0f}) {
+    std::vector<float> scales(made.scales.values<float>().begin(), made.scales.values<float>().end());
+    for (float& each : scales) each *= factor;
+    const Tensor again = quantized_and_back(encoding, layout, values, {.second = made.second, .chosen = scales});
+    for (std::int64_t i = 0; i < values.size(); ++i) {
+      const float by = scales[static_cast<std::size_t>(layout.index(i))] * made.second;
+      ASSERT_EQ(again.data<float>()[i],
+                static_cast<float>(element_of(format_of(encoding.format), values.data<float>()[i], by)) * by)
+          << to_string(encoding) << " element " << i;
+    }
+  }
+  ChosenScales chosen;
+  quantized_and_back(encoding, layout, values, {}, &chosen);
+  const Quantized without = quantize(encoding, layout, values);
+  ASSERT_TRUE(std::ranges::equal(chosen.scales.values<float>(), without.scales.values<float>()));
+  ASSERT_EQ(chosen.second, without.second);
+}
+
 /// Blocks along each axis of a tensor, one of them of zeros, more of them side by side than are worked on at a time,
 /// and a last one that may be shorter.
 void expect_least_error(Encoding encoding, bool weighted, std::int64_t length) {
@@ -266,6 +289,7 @@ void expect_least_error(Encoding encoding, bool weighted, std::int64_t length) {
                 element_of(format_of(encoding.format), values.data<float>()[i],
                            made.scales.data<float>()[layout.index(i)] * made.second))
           << to_string(encoding) << " element " << i;
+    expect_known_scales(encoding, layout, values, made);
   }
 }
 
