@@ -123,6 +123,40 @@ def test_shapes_of_activations(shape):
     assert actual.shape == (*shape[:-1], N)
 
 
+@pytest.mark.parametrize("rows", [3, 4, 7, 49, 130])
+@pytest.mark.parametrize(("k", "block"), [(64, 16), (300, 32), (1100, 128), (40, 256), (33, 16)])
+@pytest.mark.parametrize(
+    ("columns", "bits", "zero"), [(5, 4, "packed"), (17, 4, "none"), (70, 8, "none"), (40, 2, "packed")]
+)
+def test_many_rows(rows, k, block, columns, bits, zero, monkeypatch):
+    """They are multiplied by panels of columns; the bits depend neither on threads nor on the other rows."""
+    monkeypatch.setattr(f"{__name__}.N", columns)
+    made = Product(bits, k, block, zero, bias=True)
+    x = np.random.default_rng(5).standard_normal((rows, k)).astype(F)
+    model = made.model(["rows", k], FLOAT)
+    actual = ulpscope.Engine(model, threads=1).run({"x": x})["y"]
+    exact = x.astype(np.float64) @ made.weights.astype(np.float64).T + made.bias
+    size = np.abs(x).astype(np.float64) @ np.abs(made.weights).astype(np.float64).T + np.abs(made.bias)
+    # Sums in float32 of at most 256 numbers, whose roundings are random: 2^-24 times the root of that.
+    assert (np.abs(actual - exact) <= 4 * 2**-24 * np.sqrt(256) * size / np.sqrt(k) + 2**-23 * np.abs(exact)).all()
+    three = ulpscope.Engine(model, threads=3)
+    assert three.run({"x": x})["y"].tobytes() == actual.tobytes()
+    if rows > 4:  # Three rows and fewer are added up in another order.
+        assert three.run({"x": x[1:5]})["y"].tobytes() == actual[1:5].tobytes()
+
+
+@pytest.mark.parametrize(("precision", "type_"), [("fp16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+@pytest.mark.parametrize("fusion", ["none", "full"])
+def test_many_rows_are_rounded_once(precision, type_, fusion):
+    made = Product(4, 96, 32, "packed", True)
+    x = np.random.default_rng(6).standard_normal((40, 96)).astype(F)
+    model = made.model([40, 96], FLOAT)
+    actual = ulpscope.Engine(model, precision=precision, fusion=fusion).run({"x": x})["y"]
+    assert np.array_equal(actual, actual.astype(type_).astype(F))
+    exact = x.astype(type_).astype(np.float64) @ made.weights.astype(np.float64).T + made.bias
+    np.testing.assert_allclose(actual, exact, rtol=3 * float(ml_dtypes.finfo(type_).eps), atol=1e-2)
+
+
 FAULTS = {
     "bits": ({"bits": 3}, "expected 2, 4 or 8 bits, got 3"),
     "block_size": ({"block_size": 24}, "a power of two from 16 on, got 24"),

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/movement.h"
+#include "backend/cpu/nbits_product.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/resample.h"
 #include "backend/reference_kernel.h"
@@ -55,10 +56,12 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs,
     outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, Layout::kDense));
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }
-  add_step(make_reference_kernel(layer(kernel.layer), std::move(types), std::move(rounding), !kernel.open,
-                                 subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{},
-                                 kernel.accumulator),
-           std::move(inputs), std::move(outputs), kernel.layer);
+  const Layer& l = layer(kernel.layer);
+  auto step = make_reference_kernel(l, std::move(types), rounding, !kernel.open,
+                                    subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{},
+                                    kernel.accumulator);
+  if (!kernel.open && !rounding.empty()) step = make_nbits_kernel(l, std::move(step), rounding[0]);
+  add_step(std::move(step), std::move(inputs), std::move(outputs), kernel.layer);
   for (const Store& output : kernel.outputs) settle(output, kernel.layer);
 }
 

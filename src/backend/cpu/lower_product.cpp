@@ -7,6 +7,7 @@
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/narrow_product.h"
+#include "backend/cpu/nbits_product.h"
 #include "backend/cpu/reorder.h"
 #include "backend/product_form.h"
 #include "backend/reference_kernel.h"
@@ -316,7 +317,8 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
   }
   Results results;
   results.slot = new_float_slot(kernel.epilogue.domain);
-  add_step(make_reference_kernel(std::move(l), spec_.type(kernel.result), true, kernel.accumulator), std::move(inputs),
+  auto reference = make_reference_kernel(std::move(l), spec_.type(kernel.result), true, kernel.accumulator);
+  add_step(make_nbits_kernel(layer(kernel.layer), std::move(reference), Rounding::kNone), std::move(inputs),
            {results.slot}, kernel.layer);
   lower_epilogue(kernel, results);
 }

@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
+#include "ops/contraction/packed_weights.h"
 #include "ops/multiply_adds.h"
 #include "ulpscope/log.h"
 
@@ -19,28 +20,10 @@ namespace {
 // Inputs.
 constexpr int kActivations = 0, kCodes = 1, kScales = 2, kZeroPoints = 3, kGroupIndices = 4, kBias = 5;
 
-/// Weights (n, k) of `bits` each: rows of `blocks` blocks of `block` codes that share a scale and a zero point. The
-/// last block of a row may have codes that stand for nothing.
-struct PackedWeights {
-  std::int64_t n = 0, k = 0, bits = 4, block = 32;
-
-  std::int64_t blocks() const { return (k + block - 1) / block; }
-  std::int64_t block_bytes() const { return block * bits / 8; }
-  std::int64_t zero_point_bytes() const { return (blocks() * bits + 7) / 8; }  ///< Of a row.
-};
-
-/// The code at a position of a stream of bits, the lowest bits of each byte first.
-int code_at(const std::uint8_t* stream, std::int64_t position, std::int64_t bits) {
-  const std::int64_t at = position * bits;
-  return stream[at / 8] >> (at % 8) & ((1 << bits) - 1);
-}
-
 /// Works with all contexts; fails for attributes that have no meaning.
 template <typename Context>
 PackedWeights packed_weights(const Context& ctx) {
-  const Attributes& attributes = ctx.attributes();
-  const PackedWeights w{attributes.required_integer("N"), attributes.required_integer("K"),
-                        attributes.integer("bits", 4), attributes.required_integer("block_size")};
+  const PackedWeights w = packed_weights_of(ctx.layer());
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (w.n < 0 || w.k < 0 || w.n > kMost || w.k > kMost)
     ctx.fail("expected N and K from 0 to 2^31, got {} and {}", w.n, w.k);
@@ -82,29 +65,11 @@ void infer_matmul_nbits(InferContext& ctx) {
   require_elements(ctx, kBias, "a bias", {w.n});
 }
 
-/// out[i] = (code - zero) * scale of codes of 4 bits; how many of them are done: all but the last ones.
-using Unpack = std::int64_t (*)(const std::uint8_t* codes, std::int64_t count, float zero, float scale, float* out);
 /// sums[r * stride + w] = the sum of products of row r of `a` with row w of `b`, for so many rows of each.
 using Dots = void (*)(const float* a, const float* b, std::int64_t count, float* sums, std::int64_t stride);
 constexpr std::int64_t kRows = 3, kWeightRows = 2;  ///< Whose sums stay in registers.
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) std::int64_t unpack_avx2(const std::uint8_t* codes, std::int64_t count, float zero,
-                                                         float scale, float* out) {
-  const __m128i low = _mm_set1_epi8(15);
-  const __m256 shift = _mm256_set1_ps(zero), by = _mm256_set1_ps(scale);
-  std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + i / 2));
-    const __m128i in_order = _mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
-    const __m256 first = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(in_order));
-    const __m256 second = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(in_order, 8)));
-    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_sub_ps(first, shift), by));
-    _mm256_storeu_ps(out + i + 8, _mm256_mul_ps(_mm256_sub_ps(second, shift), by));
-  }
-  return i;
-}
-
 /// As dot_of_rows() has it, to the bit. REQUIRES: a multiple of 16.
 template <int rows, int weights>
 __attribute__((target("avx2"))) void dots_avx2(const float* a, const float* b, std::int64_t count, float* sums,
@@ -133,13 +98,6 @@ __attribute__((target("avx2"))) void dots_avx2(const float* a, const float* b, s
 }
 #endif
 
-/// Null where plain loops do it.
-Unpack fast_unpack() {
-#if defined(__x86_64__)
-  if (instruction_set() >= InstructionSet::kAvx2) return unpack_avx2;
-#endif
-  return nullptr;
-}
 /// Of all rows that stay in registers (`many`), or of one each; null where plain loops do it.
 Dots fast_dots([[maybe_unused]] bool many) {
 #if defined(__x86_64__)
@@ -147,47 +105,6 @@ Dots fast_dots([[maybe_unused]] bool many) {
 #endif
   return nullptr;
 }
-
-/// The values of its rows: (code - zero point) * scale. T: float, or double for derivatives of tests.
-template <typename T>
-class PackedRows {
- public:
-  /// `zero_points`: not there for 2^(bits - 1).
-  PackedRows(const PackedWeights& w, const Tensor& codes, const Tensor& scales, const Tensor& zero_points)
-      : w_(w), codes_(codes.data<std::uint8_t>()), scales_(scales.cast(type_of<T>())) {
-    if (!zero_points) return;
-    if (zero_points.type() == DataType::kUInt8)
-      packed_zeros_ = zero_points.data<std::uint8_t>();
-    else
-      zeros_ = zero_points.cast(type_of<T>());
-  }
-
-  void read(std::int64_t row, T* out) const {
-    for (std::int64_t b = 0; b < w_.blocks(); ++b) {
-      const std::int64_t at = row * w_.blocks() + b, count = std::min(w_.block, w_.k - b * w_.block);
-      const std::uint8_t* codes = codes_ + at * w_.block_bytes();
-      const T scale = scales_.template data<T>()[at], zero = zero_point(row, b);
-      std::int64_t done = 0;
-      if constexpr (std::is_same_v<T, float>)
-        if (unpack_ != nullptr && w_.bits == 4) done = unpack_(codes, count, zero, scale, out + b * w_.block);
-      for (std::int64_t i = done; i < count; ++i)
-        out[b * w_.block + i] = (static_cast<T>(code_at(codes, i, w_.bits)) - zero) * scale;
-    }
-  }
-
- private:
-  T zero_point(std::int64_t row, std::int64_t b) const {
-    if (zeros_) return zeros_.template data<T>()[row * w_.blocks() + b];
-    if (packed_zeros_ == nullptr) return static_cast<T>(1 << (w_.bits - 1));
-    return static_cast<T>(code_at(packed_zeros_ + row * w_.zero_point_bytes(), b, w_.bits));
-  }
-
-  PackedWeights w_;
-  const std::uint8_t* codes_;
-  Tensor scales_, zeros_;
-  const std::uint8_t* packed_zeros_ = nullptr;
-  const Unpack unpack_ = fast_unpack();
-};
 
 /// The sum of products: sixteen running sums, added pairwise at the end.
 template <typename T>
