@@ -53,7 +53,7 @@ void refuse(const Layer& layer, const Request& asked, const std::string& reason,
       fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, asked.name(), reason);
   if (options.constraints == ConstraintMode::kObey)
     throw error_of(ErrorCode::kBuild,
-                   "[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
+                   "[build] {}; --precision-constraints obey leaves no choice; try prefer, or enable the type",
                    message);
   log_warning(message + "; the engine chooses");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/messages.h"
@@ -25,15 +26,11 @@ bool only_moves(const Layer& layer) {
   return layer.op->precision == PrecisionRule::kMovement && std::ranges::find(kNames, layer.op->name) != kNames.end();
 }
 
-/// Weights in this precision share scales with their neighbors.
-bool in_blocks(Precision precision) {
-  const auto& weight = form_of(precision).weight.encoding;
-  return weight && weight->granularity == Granularity::kBlock;
-}
+constexpr std::string_view kNotFinite = "its weights hold infinities or NaN";
 
-/// Per layer, whether it is a product whose constant weights hold infinities or NaN; empty where no precision asks.
-IdMap<LayerId, char> find_not_finite(const Specialization& spec, PrecisionSet precisions) {
-  if (std::ranges::none_of(precisions.members(), in_blocks)) return {};
+/// Per layer, whether it is a product whose constant weights hold infinities or NaN: no integer stands for these, and
+/// no scale fits an infinity.
+IdMap<LayerId, char> find_not_finite(const Specialization& spec) {
   IdMap<LayerId, char> result(spec.network->layers.size(), 0);
   for (const auto& [id, layer] : spec.network->layers.items()) {
     if (!is_product(layer.op->function) || layer.input(1) == kNone || !spec.is_constant(layer.inputs[1])) continue;
@@ -71,9 +68,12 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
   const Network& network = *spec.network;
   scales_.assign(network.tensors.size(), 0.0f);
   for (const auto& [name, scale] : options.scales) {
-    if (!std::isfinite(scale) || scale < 0)
-      throw invalid_argument("[build] int8 scale of tensor '{}': expected a positive number, got {}; calibrate again",
-                             name, scale);
+    using Limits = std::numeric_limits<float>;
+    if (!(scale == 0 || (scale >= Limits::min() && scale <= Limits::max() / 127)))
+      throw invalid_argument(
+          "[build] calibration, tensor '{}': expected a scale from {} to {} (the largest value / 127), got {}; "
+          "calibrate again",
+          name, Limits::min(), Limits::max() / 127, scale);
     // Names that the network does not have, and tensors that are all zero (scale 0), are no error: a cache may come
     // from a variant of the network.
     if (const TensorId id = network.find_tensor(name); id != kNone) scales_[id] = scale;
@@ -87,9 +87,7 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
   }
   if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();
   possible_.assign(network.layers.size(), {});
-  PrecisionSet precisions = options.enabled;
-  precisions |= options.on_request;
-  not_finite_ = find_not_finite(spec, precisions);
+  not_finite_ = find_not_finite(spec);
   for (LayerId l : network.layers.ids())
     for (const Precision p : enabled_) possible_[l].set(p, is_possible(spec, l, p));
   channel_weights_ = find_channel_weights(spec, options);
@@ -102,8 +100,8 @@ void QuantizedChoices::add_scale_choice(const BuildOptions& options, Assignment&
 
 std::string QuantizedChoices::obstacle(const Specialization& spec, LayerId id, Precision precision) const {
   std::string reason = form_obstacle(spec, id, precision);
-  if (!reason.empty() || not_finite_.empty() || not_finite_[id] == 0) return reason;
-  return in_blocks(precision) ? "its weights hold infinities or NaN" : reason;
+  if (!reason.empty() || not_finite_.empty() || not_finite_[id] == 0 || is_float(precision)) return reason;
+  return std::string(kNotFinite);
 }
 
 bool QuantizedChoices::is_possible(const Specialization& spec, LayerId id, Precision precision) const {
@@ -142,13 +140,14 @@ std::string QuantizedChoices::refusal(const Specialization& spec, LayerId id, Pr
 }
 
 void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
-  // What int8 does not have, it never had: its own messages tell of scales.
-  if (enabled_.empty() || enabled_.front() == Precision::kINT8) return;
+  if (enabled_.empty()) return;
+  // Most layers have no int8, which is no news: its own messages tell of scales.
+  const bool all_reasons = enabled_.front() != Precision::kINT8;
   std::map<std::pair<std::string_view, std::string>, std::vector<std::string>> layers_by_reason;
   for (const auto& [l, layer] : spec.network->layers.items()) {
     if (!is_product(layer.op->function) || spec.folded[l] || !spec.numeric[l]) continue;
     const std::string reason = obstacle(spec, l, enabled_.front());
-    if (reason.empty()) continue;
+    if (reason.empty() || !(all_reasons || reason == kNotFinite)) continue;
     const std::vector<Precision> others = possible(l);
     layers_by_reason[{others.empty() ? "floats" : name_of(others.front()), reason}].push_back(layer.name);
   }

@@ -131,7 +131,9 @@ Precision weights_alone(Precision precision) noexcept {
   return found == kForms.end() ? precision : found->precision;
 }
 
-std::string_view LayerForm::request() const noexcept { return type == DataType::kUndefined ? name : name_of(type); }
+std::string_view LayerForm::request() const noexcept {
+  return is_float() && type != DataType::kUndefined ? name_of(type) : name;
+}
 
 std::string LayerForm::flag() const {
   // "int8-weights", "int4-64": a format, and how.

@@ -303,9 +303,12 @@ def test_what_makes_no_sense_is_refused(run, tmp_path, product):
     assert generated.code == 0 and "those of the largest weights (amax)" in generated.text, generated
 
 
-@pytest.mark.parametrize("flags", [["--int4"], ["--nvfp4", "--weights-only"]])
+NUMBERS = {"--int4": "int4", "--nvfp4": "nvfp4-weights", "--int8": "int8-weights", "--fp8": "fp8-weights"}
+
+
+@pytest.mark.parametrize("flags", [["--int4"], *([name, "--weights-only"] for name in ("--nvfp4", "--int8", "--fp8"))])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_no_block_holds_stay_numbers(run, tmp_path, flags, value):
+def test_weights_that_no_code_stands_for_stay_numbers(run, tmp_path, flags, value):
     w = weights_of()
     w[3, 5] = value
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
@@ -318,7 +321,7 @@ def test_weights_that_no_block_holds_stay_numbers(run, tmp_path, flags, value):
     for output, sample in zip(outputs, samples):
         assert not np.isfinite(output[:, 5]).any()
         np.testing.assert_allclose(np.delete(output, 5, 1), sample["x"] @ np.delete(w, 5, 1), rtol=1e-3, atol=1e-3)
-    form = {"--int4": "int4", "--nvfp4": "nvfp4-weights"}[flags[0]]
+    form = NUMBERS[flags[0]]
     obey = ["--precision-constraints", "obey", "--layer-precisions", f"product:{form}"]
     asked = run("run", "m.onnx", "--trt", *flags, *obey)
     assert asked.code != 0 and "hold infinities or NaN" in asked.text, asked

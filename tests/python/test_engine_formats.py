@@ -81,3 +81,28 @@ def test_sums_that_128_does_not_divide_have_the_block_that_was_asked_for() -> No
 def test_names_that_are_no_precision(network) -> None:
     with pytest.raises(ulpscope.Error, match="float128.*int4-64|int4-64.*float128"):
         ulpscope.Engine(network[0], layer_precisions={"product": "float128"})
+
+
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize("scale", [-0.1, np.inf, -np.inf, 1e-42, 1e37, 3e38])
+def test_scales_that_no_tensor_can_have_are_refused(network, name, scale) -> None:
+    """As in a calibration cache: a denormal scale, or one whose largest value overflows, would give 0 or NaN."""
+    with pytest.raises(ulpscope.Error, match="calibration, tensor 'x': expected a scale from 1.17.*e-38 to 2.67.*e.36"):
+        ulpscope.Engine(network[0], layer_precisions={"product": name}, calibration={"x": scale})
+
+
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize(("scale", "said"), [(np.nan, "numbers by name"), (0.0, "there are no scales for x")])
+def test_scales_that_are_none(network, name, scale, said) -> None:
+    with pytest.raises(ulpscope.Error, match=said) as raised:
+        ulpscope.Engine(network[0], layer_precisions={"product": name}, calibration={"x": scale})
+    assert scale != 0 or f"was asked to run in {name}, but" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [*SCALED, "int8-weights", "fp8-weights", "int4", "mxfp8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_no_code_stands_for_are_refused(name, value) -> None:
+    weights = np.ones((SUM, COLUMNS), np.float32)
+    weights[3, 5] = value
+    with pytest.raises(ulpscope.Error, match=f"'product'.*run in {name}, but its weights hold infinities or NaN"):
+        ulpscope.Engine(model_of(weights), layer_precisions={"product": name}, calibration={"x": 0.1})
