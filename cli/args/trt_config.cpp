@@ -13,6 +13,7 @@
 #include "engine/option_names.h"
 #include "engine/tactics.h"
 #include "engine/target.h"
+#include "engine/target_formats.h"
 #include "engine/timing_cache.h"
 #include "runtime/default_target.h"
 #include "ulpscope/error.h"
@@ -322,16 +323,6 @@ PrecisionSet TrtConfigArgs::precisions() const {
   return with_smaller_blocks(result);
 }
 
-/// Formats that a GPU which was asked for does not multiply. What was measured knows those that were measured alone.
-void TrtConfigArgs::refuse_lacking_formats(const BuildOptions& options) const {
-  if (!target || *target == "measured" || target->ends_with(".json")) return;
-  const Target chosen = find_target(*target);
-  for (const Precision p : options.enabled.members())
-    if (!is_float(p) && !chosen.has(p))
-      throw invalid_argument("[options] --target {}: {} has no {} arithmetic; try {} --weights-only, or another target",
-                             *target, chosen.name, name_of(p), form_of(p).flag());
-}
-
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   BuildOptions options;
   options.enabled = precisions();
@@ -350,7 +341,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
     options.scale_choice.mx = mx_scale_rule_from_name(*mx_scale_rule, "[options] --mx-scale-rule");
   }
   options.target = target ? *target : default_target(options.backend);
-  refuse_lacking_formats(options);
+  if (target) refuse_lacking_formats(*target, options.enabled, "[options] --target");
   options.threads = num_threads();
   options.memory_limit = memory_bytes();
   if (calibration_cache && !precisions().needs_calibration() && !config_script && !config_postprocess_script)

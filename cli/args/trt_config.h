@@ -46,7 +46,6 @@ struct TrtConfigArgs {
   void declare_builder(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
-  void refuse_lacking_formats(const BuildOptions& options) const;
   /// Everything but what scripts change. Reads the tactics file. Throws Error.
   BuildOptions build_options(const ModelArgs& model) const;
   /// Of --backend; the CPU where nothing is said.

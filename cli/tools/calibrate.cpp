@@ -164,7 +164,10 @@ void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
         "themselves");
   }
   if (!is_calibrated) {
-    if (config.calib_base_cls || config.quantile)
+    if ((config.calib_base_cls || config.quantile) && build.enabled.has_elements())
+      log_warning("[options] {} has no effect: the formats asked for take their scales from the values themselves",
+                  config.calib_base_cls ? "--calib-base-cls" : "--quantile");
+    else if (config.calib_base_cls || config.quantile)
       log_warning(
           "Some int8 calibrator options were set, but int8 precision is not enabled. Calibration options will be "
           "ignored. Please set --int8 to enable calibration.");

@@ -28,6 +28,7 @@
 #include "tools/search_progress.h"
 #include "tools/timing_cache.h"
 #include "tools/tool.h"
+#include "ulpscope/calibrate.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -109,7 +110,14 @@ class ConvertTool : public Tool {
     loaded.checks = std::move(checks);
     loaded.build.assume_lowest = true;
     if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
-    if (!convert_.answer || loaded.build.enabled.needs_calibration()) add_scales(args, *host, model);
+    const bool calibrated = loaded.build.enabled.needs_calibration();
+    if (convert_.answer && calibrated && convert_.answer->scales.empty() && !config_.calibration_cache &&
+        !brings_scales(model))
+      log_warning(
+          "[convert] --answer {}: it has no scales of activations: they are calibrated on the inputs now, and may be "
+          "others than the search had",
+          *answer_path_);
+    if (!convert_.answer || calibrated) add_scales(args, *host, model);
     for (const auto& [name, type] : parse_types(io_types_, "[options] --io-types", "tensor"))
       convert_.io_types[name] = type;
     SearchProgressLine progress(/*time_limit=*/0);

@@ -112,7 +112,10 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
   const QuantizedChoices quantized(spec, choice.build);
-  if (!options.answer) quantized.log_fallbacks(spec);
+  if (options.answer)
+    quantized.warn(spec, {});
+  else
+    quantized.log_fallbacks(spec);
   const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested, &quantized);
   if (!options.answer) check_formats(spec, choice, quantized, assignment);
   TypedModelOptions typed;

@@ -11,6 +11,7 @@
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/option_names.h"
+#include "engine/target_formats.h"
 #include "graph/layer_choice.h"
 #include "onnx/external_data.h"
 #include "onnx/import.h"
@@ -35,6 +36,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.attention = attention_from_name(options.attention, "[model] attention");
   build.backend = find_backend(options.backend).name();
   build.target = options.target.empty() ? default_target(build.backend) : options.target;
+  if (!options.target.empty()) refuse_lacking_formats(options.target, build.enabled, "[model] target");
   build.threads = checked_threads(options.threads, "[model] threads");
   build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;

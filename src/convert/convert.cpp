@@ -162,6 +162,11 @@ class Converter {
       }
       result_.opset_after = opset;
     }
+    if (result_.opset_before > kNewestOpset)
+      log_warning(
+          "[convert] The model is of opset {}, and so is what is written: TensorRT's parser reads up to {}; try "
+          "exporting the model with that",
+          result_.opset_before, kNewestOpset);
     if (result_.opset_after != result_.opset_before) {
       changes_.opset = result_.opset_after;
       log_info("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",

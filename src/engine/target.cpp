@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/messages.h"
 #include "engine/target_data.h"
+#include "engine/target_formats.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -297,6 +298,15 @@ Target find_target(const std::string& name) {
         "`ulpscope target measure -o FILE.json` (ulpscope.measure_target) here");
   throw error_of(ErrorCode::kNotFound, "[target] unknown target '{}': expected one of {}, or a JSON file of that form",
                  name, fmt::join(target_names(), ", "));
+}
+
+void refuse_lacking_formats(const std::string& target, PrecisionSet enabled, std::string_view where) {
+  if (target == kMeasuredTarget || is_target_file(target)) return;
+  const Target chosen = find_target(target);
+  for (const Precision p : enabled.members())
+    if (!is_float(p) && !chosen.has(p))
+      throw invalid_argument("{} {}: {} has no {} arithmetic; try {} --weights-only, or another target", where, target,
+                             chosen.name, name_of(p), form_of(p).flag());
 }
 
 }  // namespace ulpscope

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/messages.h"
+#include "engine/quantized_choices.h"
 #include "precision/search_phases.h"
 
 namespace ulpscope {
@@ -42,14 +43,30 @@ void choose(SearchState& search) {
   if (search.verdict.failure == Verdict::Failure::kNotReachable) search.verdict.best = search.space().highest();
 }
 
+/// Why the first product lacks a format that is allowed; empty where each has them all.
+std::string why_no_format(SearchState& search) {
+  const auto spec = search.space().trials().specialization();
+  const QuantizedChoices quantized(*spec, search.options.build);
+  for (const auto& [l, layer] : spec->network->layers.items()) {
+    if (!is_product(layer.op->function)) continue;
+    for (const Precision p : search.options.build.enabled.members()) {
+      const std::string reason = is_float(p) ? "" : quantized.refusal(*spec, l, p);
+      if (!reason.empty())
+        return fmt::format(": layer '{}' ({}) has no {}, since {}", layer.name, layer.op->name, name_of(p), reason);
+    }
+  }
+  return {};
+}
+
 void run_phases(SearchState& search) {
   prepare(search);
   repair(search);
   keep_cancellations(search);
   if (search.space().candidates().empty())
     throw invalid_argument(
-        "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or --int8 "
-        "(with calibration), or fewer names in --keep and --lower");
+        "[search] there is nothing to search: no layer would run in lower precision{}; try --fp16, --bf16 or --int8 "
+        "(with calibration), or fewer names in --keep and --lower",
+        why_no_format(search));
   Verdict& verdict = search.verdict;
   do {
     choose(search);

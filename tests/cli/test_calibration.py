@@ -178,6 +178,10 @@ def test_options_without_int8(run, product):
     outcome = run("run", product, "--trt", "--calib-base-cls", "max")
     assert outcome.code == 0, outcome
     assert "int8 precision is not enabled" in outcome.out
+    for words, option in ((["--calib-base-cls", "max"], "--calib-base-cls"), (["--quantile", "0.5"], "--quantile")):
+        outcome = run("run", product, "--trt", "--fp8", "--weights-only", *words)
+        assert outcome.code == 0 and "set --int8" not in outcome.text, outcome
+        assert f"{option} has no effect: the formats asked for take their scales from the values" in outcome.text
 
 
 def test_networks_that_bring_their_scales(run, tmp_path):

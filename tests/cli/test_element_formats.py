@@ -282,6 +282,10 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
         outcome.code == 1
         and "got none; layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products" in outcome.text
     )
+    save_inputs(tmp_path / "in.json", [{"x": random.standard_normal((3, 72)).astype(np.float32)} for _ in range(2)])
+    outcome = run("precision", "search", "m.onnx", "--mxfp8", "--load-inputs", "in.json", "--threshold", "0.1")
+    said = "no layer would run in lower precision: layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products"
+    assert outcome.code == 1 and said in outcome.text, outcome
     outcome = run("convert", "m.onnx", "--mxfp8", "--keep", "ragged", "-o", "t.onnx")
     assert outcome.code == 1 and "got none; all its float layers are kept" in outcome.text, outcome
     assert not (tmp_path / "t.onnx").exists()

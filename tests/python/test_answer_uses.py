@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import pathlib
 import resource
 
@@ -337,6 +338,31 @@ class _Method:
 def test_quantize_refuses(folder, samples, options, words):
     with pytest.raises(ulpscope.Error, match=words):
         ulpscope.quantize("m.onnx", **options)
+
+
+def test_targets_without_the_format_are_refused(folder, samples):
+    with pytest.raises(ulpscope.Error, match="target h100: NVIDIA H100 SXM has no nvfp4 arithmetic"):
+        ulpscope.convert("m.onnx", precision="nvfp4", data=samples, target="h100")
+
+
+def test_an_answer_without_scales_says_so(program, folder, samples, caplog):
+    """An answer may come without its scales: they are calibrated anew, or layers stay floats; never without a word."""
+    answer = ulpscope.search("m.onnx", samples, precisions="int8", threshold=1.0, objective="smallest")
+    answer.save("a.json")
+    content = json.loads((folder / "a.json").read_text())
+    assert content["int8"]["scales"]
+    content["int8"] = None
+    (folder / "none.json").write_text(json.dumps(content))
+    said = "no tensor has a scale, so layers keep the next higher enabled precision"
+    ulpscope.convert("m.onnx", "none.json", data=samples)
+    assert said in caplog.text
+    save_inputs(folder / "in.json", samples)
+    words = ("convert", "m.onnx", "none.json", "--load-inputs", "in.json", "-o", "t.onnx")
+    text = run_program(program, folder, *words)
+    assert "none.json: it has no scales of activations: they are calibrated on the inputs now" in text
+    caplog.clear()
+    ulpscope.convert("m.onnx", "a.json", data=samples)
+    assert said not in caplog.text
 
 
 @pytest.mark.parametrize(

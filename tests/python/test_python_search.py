@@ -460,6 +460,7 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"data": [np.zeros(3)]}, CODE.INVALID_ARGUMENT, "dictionary"),
         ({"data": [{"z": np.zeros(3)}]}, CODE.INVALID_ARGUMENT, "x"),
         ({"data": {"x": np.zeros((3, 4, 24)), "k": np.zeros((2,))}}, CODE.INVALID_ARGUMENT, "3 of 'x'"),
+        ({"precisions": "nvfp4", "target": "h100"}, CODE.INVALID_ARGUMENT, "H100 SXM has no nvfp4 arithmetic"),
         ({"model": "none.onnx"}, CODE.NOT_FOUND, "none.onnx"),
         ({"model": 3}, CODE.INVALID_ARGUMENT, "from_torch"),
     ],
