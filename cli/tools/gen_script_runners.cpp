@@ -17,7 +17,7 @@ class RunnerCode {
   RunnerCode(const RunOptions& options, PythonScript& script) : options_(options), script_(script) {}
 
   std::string onnxruntime_runner() {
-    const std::string source = changed_onnx(true, true);
+    const std::string source = changed_onnx(true);
     script_.add_import("polygraphy.backend.onnxrt", "SessionFromOnnx");
     script_.add_import("polygraphy.backend.onnxrt", "OnnxrtRunner");
     Call session("SessionFromOnnx");
@@ -32,7 +32,7 @@ class RunnerCode {
   std::string reference_runner() {
     script_.add_import("polygraphy.backend.onnx", "GsFromOnnx");
     script_.add_import("polygraphy.backend.pluginref", "PluginRefRunner");
-    const std::string model = changed_model(true, true);
+    const std::string model = changed_model(true);
     return Call("PluginRefRunner")
         .positional(script_.loader("pluginref", Call("GsFromOnnx").positional(model).text()))
         .text();
@@ -156,17 +156,16 @@ class RunnerCode {
   }
 
   /// The bytes of `changed_model`; the path where options change nothing.
-  std::string changed_onnx(bool outputs, bool saving) {
-    const bool changes = (outputs && marks_outputs()) || (saving && options_.onnx.save_path) ||
-                         options_.onnx.fp_to_fp16 || options_.onnx.shape_inference;
-    return changes || edits_loading() ? serialized(changed_model(outputs, saving)) : model_path();
+  std::string changed_onnx(bool outputs) {
+    const bool changes = (outputs && marks_outputs()) || options_.onnx.save_path || options_.onnx.fp_to_fp16 ||
+                         options_.onnx.shape_inference;
+    return changes || edits_loading() ? serialized(changed_model(outputs)) : model_path();
   }
 
   /// The model after everything that options change about it.
-  std::string changed_model(bool outputs, bool saving) {
+  std::string changed_model(bool outputs) {
     const OnnxLoadArgs& onnx = options_.onnx;
     const bool marks = outputs && marks_outputs();
-    saving = saving && onnx.save_path;
     std::string model = loaded_onnx();
     if (marks) {
       script_.add_import("polygraphy.backend.onnx", "ModifyOutputs as ModifyOnnxOutputs");
@@ -181,7 +180,7 @@ class RunnerCode {
       script_.add_import("polygraphy.backend.onnx", "ConvertToFp16");
       model = script_.loader("convert_to_fp16", Call("ConvertToFp16").positional(model).text());
     }
-    if (saving) {
+    if (onnx.save_path) {
       script_.add_import("polygraphy.backend.onnx", "SaveOnnx");
       model = script_.loader("save_onnx",
                              Call("SaveOnnx")
@@ -268,8 +267,7 @@ class RunnerCode {
                                                 .named("name", python_string(script.function))
                                                 .text());
     } else {
-      const bool saves = std::ranges::find(options_.runners.runners, "--onnxrt") == options_.runners.runners.end();
-      const std::string source = changed_onnx(false, saves);
+      const std::string source = changed_onnx(false);
       const bool bytes = source != model_path();
       const char* const type = bytes ? "NetworkFromOnnxBytes" : "NetworkFromOnnxPath";
       script_.add_import("polygraphy.backend.trt", type);

@@ -52,7 +52,7 @@ std::string PythonScript::invoke(const std::string& text, const char* default_fu
 std::string PythonScript::loader(const std::string& name, const std::string& expression) {
   const auto [found, added] = loaders_.emplace(expression, name);
   if (!added) return found->second;
-  int suffix = 0;
+  int suffix = 1;
   std::string fresh = name;
   while (!names_.insert(fresh).second) fresh = fmt::format("{}_{}", name, suffix++);
   found->second = fresh;

@@ -177,7 +177,15 @@ void ModelParts::write(const Part& part, const Values& values, bool fixed, const
   const auto add_constant = [&](const std::string& name) {
     if (!constants.insert(name).second) return;
     if (const auto node = own.constants.find(name); node != own.constants.end()) {
-      *graph.add_node() = *node->second;
+      // As Polygraphy has it: nodes of a part are those that may fail. Before IR 4, initializers would be inputs.
+      const onnx::AttributeProto* const value = find_attribute(*node->second, "value");
+      if (value == nullptr || model.ir_version() < 4) {
+        *graph.add_node() = *node->second;
+      } else {
+        onnx::TensorProto& tensor = *graph.add_initializer();
+        tensor = value->t();
+        tensor.set_name(name);
+      }
     } else if (const auto found = own.initializers.find(name); found != own.initializers.end()) {
       onnx::TensorProto& tensor = *graph.add_initializer();
       tensor = *found->second;

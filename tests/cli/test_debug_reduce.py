@@ -199,6 +199,26 @@ def test_a_command_judges_as_with_polygraphy(run, polygraphy, tmp_path, mode):
     assert not (tmp_path / "polygraphy_debug.onnx").exists()
 
 
+@pytest.mark.parametrize("mode", ["bisect", "linear"])
+def test_constant_nodes_become_initializers(run, tmp_path, mode):
+    """As with Polygraphy: what is left are the nodes that fail, and a Constant does not."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    nodes = [
+        helper.make_node("Constant", [], ["c"], name="constant", value=numpy_helper.from_array(values, "v")),
+        helper.make_node("Identity", ["x"], ["before"], name="before"),
+        helper.make_node("Add", ["before", "c"], ["sum"], name="breaks"),
+        helper.make_node("Identity", ["sum"], ["y"], name="after"),
+    ]
+    save(tmp_path / "m.onnx", nodes, [("x", [2, 3])], [("y", [2, 3])])
+    check = "import onnx, sys; sys.exit('breaks' in [n.name for n in onnx.load('polygraphy_debug.onnx').graph.node])"
+    outcome = run("debug", "reduce", "m.onnx", "--mode", mode, "-o", "r.onnx", "--check", sys.executable, "-c", check)
+    assert outcome.code == 0, outcome
+    graph = onnx.load(tmp_path / "r.onnx").graph
+    assert [node.name for node in graph.node] == ["breaks"] and list(graph.node[0].input) == ["before", "c"]
+    assert np.array_equal(numpy_helper.to_array(graph.initializer[0]), values)
+    onnx.checker.check_model(str(tmp_path / "r.onnx"), full_check=True)
+
+
 def test_artifacts_and_replays(run, tmp_path):
     layer_norm_by_hand(tmp_path / "m.onnx")
     (tmp_path / "check.py").write_text(CHECK + "")

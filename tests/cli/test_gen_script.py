@@ -55,6 +55,8 @@ SAME = [
     ["--onnxrt", "--shape-inference", "--no-onnxruntime-shape-inference", "--onnx-outputs", "*", "--save-onnx",
      "a.onnx"],
     ["--trt", "--shape-inference"],
+    ["--trt", "--onnxrt", "--save-onnx", "a.onnx"],
+    ["--onnxrt", "--trt", "--onnx-outputs", "add_out_1", "--save-onnx", "a.onnx"],
     ["--pluginref"],
     ["--onnxrt", "--pluginref", "--onnx-outputs", "add_out_1", "--fp-to-fp16", "--save-onnx", "a.onnx"],
     ["--trt", "--int8", "--calib-base-cls", "IInt8LegacyCalibrator", "--quantile", "0.5"],
