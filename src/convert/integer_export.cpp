@@ -208,9 +208,9 @@ void IntegerExport::add(const Assignment& assignment, const Readings& readings, 
       if (entry.type == DataType::kFloat8E4M3 && entry.scale_type == DataType::kFloat8E8M0)
         entry.scale_type = DataType::kUInt8;
     } else {
-      if (dequantized(spec_, input)) continue;
       const Encoding encoding =
           encoding_for(spec_, layer, assignment.precision[id], i, DataType::kFloat32, assignment.scale_choice);
+      if (encoding.granularity == Granularity::kTensor && dequantized(spec_, input)) continue;
       const float scale = activation_scale(spec_, input, encoding, assignment.scale);
       entry.type = format_of(encoding.format).type;
       if (encoding.rule == BlockScale::kLargestRoundedDown)

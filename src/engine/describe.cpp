@@ -100,9 +100,10 @@ class Describer {
       Operand result{.tensor = tensor, .first = first, .encoding = encoding(id, index), .scales = ScaleSource::kOwn};
       if (constant) result.channel_weights = channel_weights_of(spec_, layer(id), index, *result.encoding, assignment_);
       if (constant) return result;
-      const auto in_file = dequantized(spec_, tensor);
-      const bool calibrated =
-          in_file || result.encoding->granularity == Granularity::kTensor || result.encoding->second_scale;
+      const bool one_scale = result.encoding->granularity == Granularity::kTensor;
+      // Blocks have scales of their own: they are made of the numbers that elements of the file stand for.
+      const auto in_file = one_scale ? dequantized(spec_, tensor) : std::nullopt;
+      const bool calibrated = one_scale || result.encoding->second_scale;
       if (calibrated) result.scales = ScaleSource::kCalibrated;
       if (in_file) result.encoding->format = in_file->elements;
       if (calibrated)

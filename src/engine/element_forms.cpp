@@ -50,6 +50,17 @@ std::string fp8_obstacle(const Specialization& spec, const Layer& layer) {
   return {};
 }
 
+/// The weights that the file has behind a DequantizeLinear are what the form would make of them.
+bool is_form_of_file(const Specialization& spec, const Layer& layer, const LayerForm& form) {
+  const Encoding& weights = *form.weight.encoding;
+  const TensorId id = layer.inputs[1];
+  if (form.is_of_weights() || weights.granularity == Granularity::kBlock || format_in_file(spec, id) != weights.format)
+    return false;
+  return static_cast<bool>(ops::matrix_form(layer) ? dequantized_weights(spec, id, 0, 1)
+                                                   : dequantized_weights(spec, id, weight_channel_axis(spec, layer),
+                                                                         output_channels(spec, layer)));
+}
+
 }  // namespace
 
 std::string form_obstacle(const Specialization& spec, LayerId id, Precision precision) {
@@ -62,7 +73,7 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
   if (!is_product(layer.op->function)) return none();
   const bool constant = spec.is_constant(layer.inputs[1]);
   if (form.is_of_weights() && !constant) return fmt::format("{} is for constant weights", form.name);
-  if (form.is_of_weights() && is_dequantized_constant(*spec.network, layer.inputs[1]))
+  if (constant && is_dequantized_constant(*spec.network, layer.inputs[1]) && !is_form_of_file(spec, layer, form))
     return "the file has its weights as elements already";
   const Encoding& weights = *form.weight.encoding;
   if (weights.granularity == Granularity::kBlock) {
@@ -72,6 +83,11 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
       return fmt::format("its sums of {} products are no multiple of blocks of {}", sizes.k, weights.block);
     return {};
   }
+  for (std::size_t i = 0; i < 2; ++i)
+    // Such weights beside elements of their own format would be a product of elements.
+    if (const auto in_file = dequantized(spec, layer.inputs[i]);
+        in_file && (in_file->elements != weights.format) == form.is_quantized())
+      return fmt::format("the file has input {} as {} already", i, format_of(in_file->elements).name);
   return form.is_quantized() ? fp8_obstacle(spec, layer) : std::string();
 }
 

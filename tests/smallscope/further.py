@@ -39,7 +39,7 @@ def convert(judge: Judge) -> None:
         precisions = ("fp16",)  # There is nothing to take scales from.
     way = Way("full", 1, "+".join(precisions), against="convert")
     try:
-        made, data = _converted(judge, precisions)
+        made, data = converted(judge, precisions)
     except (RuntimeError, AssertionError) as error:
         if "expected layers to lower" in str(error) or "no layer can be lowered" in str(error):
             judge.counts["nothing to lower"] += 1
@@ -49,7 +49,7 @@ def convert(judge: Judge) -> None:
     judge.counts["converted"] += 1
     if not made["checked"]:
         judge.note(WRONG, "no run was compared", way)
-    if (text := _invalid(data)) and not _invalid(judge.model):
+    if (text := invalid(data)) and not invalid(judge.model):
         judge.note(WRONG, f"onnx.checker: {text}", way)
         return
     _means_the_same(judge, data, way)
@@ -57,13 +57,15 @@ def convert(judge: Judge) -> None:
         _loads(judge, data, way)
 
 
-def _converted(judge: Judge, precisions: Tuple[str, ...]) -> Tuple[dict, bytes]:
+def converted(
+    judge: Judge, precisions: Tuple[str, ...], method: str = "entropy", target: str = "h200"
+) -> Tuple[dict, bytes]:
     """What ulpscope.convert makes and checks itself, without the processes that it starts for onnx and ONNX Runtime."""
     options = _core.ModelOptions()
-    assign(options, precisions=list(precisions), fusion="full", target="h200", threads=1)
+    assign(options, precisions=list(precisions), fusion="full", target=target, threads=1)
     model = _core.Model.from_bytes(judge.model, options, "model.onnx")
-    if "int8" in precisions and not model.brings_scales():
-        calibrate_samples(model, iter(judge.graph.feeds), "entropy")
+    if {"int8", "fp8", "nvfp4"} & set(precisions) and not model.brings_scales():
+        calibrate_samples(model, iter(judge.graph.feeds), method)
     choice = _core.ConvertOptions()
     assign(choice, verify=True, python_checks=False)
     with tempfile.TemporaryDirectory(prefix="smallscope-", dir=_FOLDER) as folder:
@@ -72,7 +74,7 @@ def _converted(judge: Judge, precisions: Tuple[str, ...]) -> Tuple[dict, bytes]:
         return made, pathlib.Path(path).read_bytes()
 
 
-def _invalid(model: bytes) -> str:
+def invalid(model: bytes) -> str:
     """What onnx.checker has against it."""
     try:
         onnx.checker.check_model(model, full_check=True)

@@ -280,7 +280,7 @@ def failures_of(plan: Plan, judges: Tuple[str, ...]) -> Tuple[List[Failure], col
         if name in ("engines", "in_turn", "light"):
             getattr(judge, name)()
         else:
-            from . import further
+            from . import elements, further
 
-            getattr(further, name)(judge)
+            getattr(elements if name == "elements" else further, name)(judge)
     return list(judge.failures.values()), judge.counts

@@ -36,6 +36,11 @@ LARGE: List[Shape] = [
     (3, 1537), (1537, 3), (2, 2, 1536), (4099,), (2, 17, 131), (1, 3, 37, 41), (5003, 1), (1, 8, 23, 25), (1, 4111),
     (2, 3, 5, 7, 11),
 ]  # fmt: skip
+#: Whose last dimension, or channels, are whole blocks of elements of few bits.
+BLOCKS: List[Shape] = [
+    (3, 32), (17, 64), (2, 3, 32), (32, 17), (2, 2, 3, 32), (2, 32, 3, 2), (1, 17, 96), (2, 64, 17), (40, 32),
+    (3, 2, 32, 17),
+]  # fmt: skip
 
 
 def _of_rank(rank: int, count: int) -> List[Shape]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List
 
-from . import forms_movement, forms_other, forms_pointwise, forms_products, forms_rows, forms_windows  # noqa: F401
-from . import shapes
+from . import forms_elements, forms_movement, forms_other, forms_pointwise  # noqa: F401
+from . import forms_products, forms_rows, forms_windows, shapes  # noqa: F401
 from .recipes import Stage, chain, diamond, idiom, in_turn, shown, side, triangle
 from .table import FORMS, MERGES, tagged
 
@@ -14,7 +14,8 @@ def _names(*tags: str) -> List[str]:
     return [form.name for form in tagged(*tags)]
 
 
-_EVERY, _CORE, _MERGES = list(FORMS), _names("core"), list(MERGES)
+_ELEMENTS, _CORE, _MERGES = _names("elements"), _names("core"), list(MERGES)
+_EVERY = [name for name in FORMS if name not in _ELEMENTS]
 _REST = [name for name in _EVERY if "core" not in FORMS[name].tags]
 _POINT, _ROW, _PRODUCT = _names("point", "core"), _names("row"), _names("product")
 _CONTROL, _INT8 = _names("control"), _names("int8")
@@ -73,8 +74,17 @@ _ADJOINT = [
     Stage("adjoint, triangles", (_CORE, _CORE), in_turn(triangle, _MERGES), judges=("adjoint",)),
     Stage("adjoint, diamonds", (_CORE, _CORE), in_turn(diamond, _MERGES), judges=("adjoint",)),
 ]
+# Elements of few bits: products beside all else, before and behind it.
+_OF_ELEMENTS = [
+    Stage("elements", (_ELEMENTS,), chain, 30, shapes.BLOCKS, judges=("elements",)),
+    Stage("elements last", (_CORE, _ELEMENTS), chain, 3, shapes.BLOCKS, judges=("elements",)),
+    Stage("elements first", (_ELEMENTS, _CORE), chain, 3, shapes.BLOCKS, judges=("elements",)),
+    Stage("elements between", (_POINT, _ELEMENTS, _POINT), chain, 1, shapes.BLOCKS, 24, judges=("elements",)),
+    Stage("elements twice", (_ELEMENTS, _CORE, _ELEMENTS), chain, 1, shapes.BLOCKS, 3, judges=("elements",)),
+    Stage("elements beside", (_CORE, _ELEMENTS), in_turn(triangle, _MERGES), 1, shapes.BLOCKS, judges=("elements",)),
+]
 
-STAGES: Dict[str, Stage] = {stage.name: stage for stage in (*_ENGINES, *_CONVERT, *_ADJOINT)}
+STAGES: Dict[str, Stage] = {stage.name: stage for stage in (*_ENGINES, *_CONVERT, *_ADJOINT, *_OF_ELEMENTS)}
 TOTAL = 0  #: Numbers of graphs are below.
 for _stage in STAGES.values():
     _stage.first = TOTAL

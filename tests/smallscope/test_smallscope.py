@@ -63,7 +63,7 @@ def test_parts_are_the_whole() -> None:
 
 
 def test_every_form_occurs_and_has_a_meaning() -> None:
-    alone = {plan.recipe.steps[0][0] for plan in Enumeration(["adjoint, one"], 0, 1)}
+    alone = {plan.recipe.steps[0][0] for plan in Enumeration(["adjoint, one", "elements"], 0, 1)}
     assert alone == set(FORMS)
     merged = {plan.recipe.steps[2][0] for plan in Enumeration(["triangles, all merges"], 0, 7)}
     assert merged == set(MERGES)
