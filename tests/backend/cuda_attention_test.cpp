@@ -20,7 +20,7 @@ using elements::read;
 using elements::unit_at;
 
 /// One head of one batch, and as many as its blocks are chosen for: all others are the same memory.
-struct Case {
+struct AttentionCase {
   std::string name;
   DataType type;
   std::int64_t queries, keys, depth, heads = 1;
@@ -45,7 +45,7 @@ struct Operand {
 };
 
 /// What the softmax takes: a factor, and a mask of one row for all queries.
-std::array<AttentionSpec::Scores, 2> scores_of(const Case& c, float factor) {
+std::array<AttentionSpec::Scores, 2> scores_of(const AttentionCase& c, float factor) {
   std::array<AttentionSpec::Scores, 2> scores;
   Program& first = scores[0].program;
   const Register sum = first.load(0), by = first.constant(factor);
@@ -58,7 +58,7 @@ std::array<AttentionSpec::Scores, 2> scores_of(const Case& c, float factor) {
   return scores;
 }
 
-AttentionSpec spec_of(const Case& c, float factor) {
+AttentionSpec spec_of(const AttentionCase& c, float factor) {
   const std::int64_t step = c.apart ? 2 : 1, row = c.depth * step;
   AttentionSpec spec;
   spec.heads = c.heads;
@@ -80,7 +80,7 @@ double rounded(DataType type, double x) {
 
 /// Probabilities, or exponentials, are within half a unit of what they are before they are rounded, at whatever larger
 /// scale they are when that happens: so are the results.
-void check(const Case& c, const AttentionSpec& spec, const shim::Kernels& kernels, std::size_t number,
+void check(const AttentionCase& c, const AttentionSpec& spec, const shim::Kernels& kernels, std::size_t number,
            std::mt19937& random) {
   SCOPED_TRACE(c.name);
   const std::int64_t step = c.apart ? 2 : 1;
@@ -133,7 +133,7 @@ TEST(CudaAttention, IsTheDefinition) {
   const std::string compiler = shim::compiler();
   if (compiler.empty()) GTEST_SKIP() << "no compiler";
   const DataType half = DataType::kFloat16, bfloat = DataType::kBFloat16;
-  const std::vector<Case> cases{
+  const std::vector<AttentionCase> cases{
       {"rows in registers", half, 37, 77, 64},
       {"rows in registers, normalized", half, 37, 77, 64, 1, false},
       {"rows in registers, parts", bfloat, 20, 150, 40, 1, true, true},
@@ -149,7 +149,7 @@ TEST(CudaAttention, IsTheDefinition) {
   };
   std::vector<KernelSource> sources;
   std::set<std::string> forms;
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : cases) {
     const auto source = attention_source(spec_of(c, 1.0f / std::sqrt(static_cast<float>(c.depth))));
     ASSERT_TRUE(source) << c.name;
     sources.push_back(*source);
@@ -177,7 +177,7 @@ TEST(CudaAttention, IsTheDefinition) {
 TEST(CudaAttention, RowsWithoutAResultAreNaN) {
   const std::string compiler = shim::compiler();
   if (compiler.empty()) GTEST_SKIP() << "no compiler";
-  const Case c{"rows", DataType::kFloat16, 6, 700, 16, 1, true};
+  const AttentionCase c{"rows", DataType::kFloat16, 6, 700, 16, 1, true};
   AttentionSpec spec = spec_of(c, 1.0f);
   Program& program = spec.scores[1].program;
   spec.scores[1].result = program.apply(Instruction::kAdd, spec.scores[1].result, program.load(1));

@@ -5,7 +5,7 @@
 namespace ulpscope::cuda {
 namespace {
 
-constexpr const char* kKernel = R"(
+constexpr const char* kOnePass = R"(
 static_assert(PART % 16 == 0, "whole operands of keys");
 #define DEVICE_MEMBER __device__ __forceinline__
 template <bool B> struct Flag { static constexpr bool value = B; };
@@ -356,6 +356,6 @@ SCORE
 
 }  // namespace
 
-const char* one_pass_attention() { return kKernel; }
+const char* one_pass_attention() { return kOnePass; }
 
 }  // namespace ulpscope::cuda
