@@ -201,6 +201,18 @@ TEST_F(CudaSelection, ResizeToTheSameSize) {
   expect(n);
 }
 
+/// Turned inputs of other types keep their order of memory when they are converted.
+TEST_F(CudaSelection, TransposedInputs) {
+  Net& n = net("turned");
+  const auto x = n.input("x", {2, 3, 4, 8});
+  const auto turned = n.add("Transpose", {x}, {A("perm", Ints{0, 2, 3, 1})});
+  n.output(turned);
+  n.output(n.add("Reshape", {turned, n.integers({2, 32, 3})}));
+  n.output(n.add("MatMul", {turned, n.weight({3, 5})}));
+  n.output(n.add("MatMul", {n.input("y", {2, 4, 6, 8}), turned}));
+  expect(n, 0, Match::kRoundings);
+}
+
 /// Channels side by side: several in a thread.
 TEST_F(CudaSelection, ResizeOfChannelsSideBySide) {
   for (const std::int64_t channels : {6, 8, 16}) {

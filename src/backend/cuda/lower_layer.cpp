@@ -79,7 +79,9 @@ bool Layers::lower_view(const LayerKernel& kernel) {
     return true;
   }
   if (store.exact) return false;
-  const View stored = memory_.define(store, ops::strides_of(to));
+  // In the order of memory that they have: whoever turned them may have meant somebody who reads them so.
+  const auto plain = reshaped_strides(fine->dims, view.strides, to);
+  const View stored = memory_.define(store, plain ? strides_in_order_of(to, *plain, to) : ops::strides_of(to));
   const auto target = refined({to, stored.strides}, fine->dims);
   if (!target || target->dims != fine->dims) throw InternalError("a view without finer dimensions: " + l.name);
   steps_.add_copy(view, {stored.buffer, stored.type, stored.offset, target->strides}, fine->dims);
