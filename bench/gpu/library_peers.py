@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import numpy as np
 import timm
@@ -31,6 +31,7 @@ import torchvision
 import transformers
 from torch import Tensor, nn
 
+import peers
 import ulpscope
 
 Network = tuple[nn.Module, Tensor]
@@ -80,7 +81,7 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "squeezebert": ("SqueezeBertModel", "SqueezeBertConfig", {"num_hidden_layers": 3}),
     "fnet": ("FNetModel", "FNetConfig", {"num_hidden_layers": 3}),
 }  # fmt: skip
-WORDS = 8000
+WORDS, RUNS = 8000, 100
 
 
 class Hidden(nn.Module):
@@ -119,19 +120,6 @@ def build(name: str) -> Network:
     made = getattr(transformers, model)(getattr(transformers, config)(vocab_size=WORDS, **options))
     length = {"mamba": 32, "mamba2": 128}.get(name, 64)
     return Hidden(made).eval(), torch.randint(0, WORDS, (1, length))
-
-
-def least(run: Callable[[], Any], times: int = 100) -> float:
-    found = float("inf")
-    for i in range(times + 5):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        if i >= 5:
-            found = min(found, begin.elapsed_time(end) * 1e3)
-    return found
 
 
 def distance(given: np.ndarray, right: np.ndarray) -> float:
@@ -183,7 +171,7 @@ def of_torch(network: nn.Module, x: Tensor, right: np.ndarray, compile_too: bool
             with torch.cuda.graph(graph):
                 kept = network(x)  # noqa: F841  (memory of the graph)
             with alone:
-                found["graph"] = min(found.get("graph", float("inf")), least(graph.replay))
+                found["graph"] = min(found.get("graph", float("inf")), peers.microseconds(graph.replay, RUNS))
     except RuntimeError:  # It copies from the CPU on its way.
         pass
     if compile_too:
@@ -191,7 +179,7 @@ def of_torch(network: nn.Module, x: Tensor, right: np.ndarray, compile_too: bool
         for _ in range(3):
             compiled(x)
         with alone:
-            found["compile"] = least(lambda: compiled(x))
+            found["compile"] = peers.microseconds(lambda: compiled(x), RUNS)
     return found
 
 
