@@ -5,13 +5,10 @@
 #include <algorithm>
 
 #include "backend/cuda/element_source.h"
+#include "core/division.h"
 
 namespace ulpscope::cuda {
 namespace {
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// Rows can be read as words of 16 bytes.
 bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int alignment) {
@@ -48,10 +45,10 @@ std::optional<AttentionForm> one_pass_form(const AttentionSpec& spec, std::int64
 std::optional<AttentionForm> attention_form(const AttentionSpec& spec) {
   constexpr std::int64_t kVeryFew = 128, kFew = 264, kSome = 1056;
   const std::int64_t warps = (spec.queries + 15) / 16 * spec.heads * spec.batch;  // Of all blocks, parts aside.
-  const std::int64_t dq = rounded_up(spec.depth, 32), dv = rounded_up(spec.value_depth, 16);
+  const std::int64_t dq = round_up(spec.depth, 32), dv = round_up(spec.value_depth, 16);
   const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : 4;
   for (int parts = warps < kFew ? 4 : warps < kSome ? 2 : 1; parts <= 4; parts *= 2) {
-    const AttentionForm form{dq, dv, rounded_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
+    const AttentionForm form{dq, dv, round_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
     if (form.registers() <= 176 && form.fits()) return form;
   }
   if (spec.flash) return one_pass_form(spec, dq, dv);

@@ -35,11 +35,9 @@ class IndexCheck final : public Kernel {
 class PlacesOfIndices final : public Kernel {
  public:
   /// `dims`: the leading dimensions of the data that an index chooses a place of.
-  PlacesOfIndices(const Layer& layer, Shape dims)
-      : kernel_(make_reference_kernel(layer, {DataType::kInt64}, {Rounding::kNone}, false)),
-        numbers_(DataType::kInt64, std::move(dims)) {
-    for (std::int64_t i = 0; i < numbers_.size(); ++i) numbers_.data<std::int64_t>()[i] = i;
-  }
+  PlacesOfIndices(const Layer& layer, const Shape& dims)
+      : kernel_(make_reference_kernel(layer, {DataType::kInt32}, {Rounding::kNone}, false)),
+        numbers_(numbered(DataType::kInt32, dims, 0)) {}
   std::string name() const override { return "places of indices"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const Tensor* const both[]{&numbers_, inputs[0]};
@@ -48,7 +46,7 @@ class PlacesOfIndices final : public Kernel {
 
  private:
   const std::shared_ptr<const Kernel> kernel_;
-  Tensor numbers_;
+  const Tensor numbers_;
 };
 
 }  // namespace
@@ -86,9 +84,9 @@ bool Layers::lower_chosen(const LayerKernel& kernel) {
   if (on_host < 0 || num_elements(chosen) > kMostPlaces) return false;
   const Shape& to = shape(l.outputs[0]);
   const Shape rows(to.begin(), to.end() - static_cast<std::ptrdiff_t>(slice.size()));
-  const int places = steps_.new_host(DataType::kInt64, rows);
+  const int places = steps_.new_host(DataType::kInt32, rows);
   steps_.add(HostStep{std::make_shared<PlacesOfIndices>(l, chosen), {on_host}, {places}});
-  const View at = steps_.new_view(DataType::kInt64, rows, ops::strides_of(rows));
+  const View at = steps_.new_view(DataType::kInt32, rows, ops::strides_of(rows));
   steps_.add(UploadStep{places, pointer(at)});
   const DataType type = memory_.device_view(kernel.operands[0]).type;
   const View from =
@@ -96,11 +94,10 @@ bool Layers::lower_chosen(const LayerKernel& kernel) {
   const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
   Shape flat = slice;
   flat.insert(flat.begin(), num_elements(chosen));
-  steps_.add(
-      KernelStep{shared(gather_source({from.type, flat, ops::strides_of(flat)}, {DataType::kInt64, rows, at.strides},
-                                      {result.type, to, result.strides}, 0)),
-                 {pointer(from), pointer(at)},
-                 {pointer(result)}});
+  steps_.add(KernelStep{shared(gather_source({from.type, flat, ops::strides_of(flat)}, {at.type, rows, at.strides},
+                                             {result.type, to, result.strides}, 0)),
+                        {pointer(from), pointer(at)},
+                        {pointer(result)}});
   return true;
 }
 

@@ -3,7 +3,6 @@
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/moving.h"
-#include "ops/programs.h"
 
 namespace ulpscope::cuda {
 

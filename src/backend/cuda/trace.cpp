@@ -49,17 +49,6 @@ std::optional<std::vector<Tensor>> run_on_numbers(const Layer& layer, const std:
   return results;
 }
 
-/// Numbers from `first` on.
-Tensor numbered(DataType type, const Shape& shape, std::int64_t first) {
-  Tensor numbers(type, shape);
-  for (std::int64_t i = 0; i < numbers.size(); ++i)
-    if (type == DataType::kFloat32)
-      numbers.data<float>()[i] = static_cast<float>(first + i);
-    else
-      numbers.data<std::int32_t>()[i] = static_cast<std::int32_t>(first + i);
-  return numbers;
-}
-
 /// Per output the row-major index of the element of input 0 that each of its elements is, int32.
 std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
                                                   std::vector<Tensor> parameters, bool as_floats) {
@@ -97,6 +86,16 @@ Trace places_of(const Tensor& elements, const Shape& input, std::span<const std:
 }
 
 }  // namespace
+
+Tensor numbered(DataType type, const Shape& shape, std::int64_t first) {
+  Tensor numbers(type, shape);
+  for (std::int64_t i = 0; i < numbers.size(); ++i)
+    if (type == DataType::kFloat32)
+      numbers.data<float>()[i] = static_cast<float>(first + i);
+    else
+      numbers.data<std::int32_t>()[i] = static_cast<std::int32_t>(first + i);
+  return numbers;
+}
 
 std::vector<Trace> trace_places(const Layer& layer, const Shape& input, std::vector<Tensor> parameters, bool as_floats,
                                 std::span<const std::int64_t> strides) {

@@ -10,6 +10,9 @@
 
 namespace ulpscope::cuda {
 
+/// first, first + 1, ... in row-major order; `type`: float32 or int32.
+Tensor numbered(DataType type, const Shape& shape, std::int64_t first);
+
 /// Of one output: places in the memory of input 0.
 struct Trace {
   std::int64_t offset = 0;  ///< Of the first element, in elements; without strides, the lowest place.
