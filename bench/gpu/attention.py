@@ -23,6 +23,8 @@ from onnx import TensorProto, helper
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+import peers
+
 COUNT = 8
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
@@ -101,24 +103,10 @@ def torch_time(case: Case, backend: SDPBackend) -> float | None:
 
     try:
         with sdpa_kernel(backend):
-            stream = torch.cuda.Stream()
-            with torch.cuda.stream(stream):
-                run()
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream):
-                run()
+            replay = peers.in_graph(run)
     except RuntimeError:
         return None
-    times = []
-    for _ in range(30):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / COUNT)
-    return min(times)
+    return peers.microseconds(replay, 30) / COUNT
 
 
 def main() -> None:
@@ -130,13 +118,13 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     print(torch.cuda.get_device_name(), torch.__version__, "us per attention", flush=True)
     for case in CASES:
-        peers = {name: torch_time(case, backend) for name, backend in BACKENDS.items()}
+        others = {name: torch_time(case, backend) for name, backend in BACKENDS.items()}
         model = chain(arguments.folder / "attention.onnx", case)
         normalized, _ = ours(arguments.program, model, [])
         flash, ratio = ours(arguments.program, model, ["flash", *(["errors"] if arguments.errors else [])])
         text = f"{case.name}: normalized {normalized:.2f} | flash {flash:.2f} | torch"
-        text += "".join(f" {name} {'-' if time is None else f'{time:.2f}'}" for name, time in peers.items())
-        known = [time for time in peers.values() if time is not None]
+        text += "".join(f" {name} {'-' if time is None else f'{time:.2f}'}" for name, time in others.items())
+        known = [time for time in others.values() if time is not None]
         text += f" | flash / torch {flash / min(known):.2f}" if known else ""
         print(text + ("" if ratio is None else f" | error / predicted {ratio:.3f}"), flush=True)
 

@@ -19,6 +19,8 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
+import peers
+
 ELEMENTS = {"int4": TensorProto.INT4, "int8": TensorProto.INT8, "fp8": TensorProto.FLOAT8E4M3FN}
 
 
@@ -84,22 +86,7 @@ def torch_time(m: int, sizes: list[tuple[int, int]], gelu: bool = False) -> floa
             y = torch.mm(y, w.t())
             y = torch.nn.functional.gelu(y) if gelu else y
 
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        run()
-    times = []
-    for _ in range(30):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / len(sizes))
-    return min(times)
+    return peers.microseconds(peers.in_graph(run), 30) / len(sizes)
 
 
 def main() -> None:

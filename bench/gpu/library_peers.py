@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import fcntl
+import functools
 import json
 import pathlib
 import re
@@ -161,17 +162,9 @@ def of_torch(network: nn.Module, x: Tensor, right: np.ndarray, compile_too: bool
     try:
         for memory in (torch.contiguous_format, torch.channels_last) if x.dim() == 4 else (torch.contiguous_format,):
             network, x = network.to(memory_format=memory), x.to(memory_format=memory) if x.dim() == 4 else x
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(3):
-                    network(x)
-            torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                kept = network(x)  # noqa: F841  (memory of the graph)
+            replay = peers.in_graph(functools.partial(network, x))
             with alone:
-                found["graph"] = min(found.get("graph", float("inf")), peers.microseconds(graph.replay, RUNS))
+                found["graph"] = min(found.get("graph", float("inf")), peers.microseconds(replay, RUNS))
     except RuntimeError:  # It copies from the CPU on its way.
         pass
     if compile_too:
