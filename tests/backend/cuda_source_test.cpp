@@ -253,6 +253,69 @@ TEST(CudaSource, AttentionOfAllFormsCompiles) {
   EXPECT_EQ(complaints[0] + complaints[1], "");
 }
 
+/// Rows of all heads side by side, as exporters lay them out.
+AttentionSpec rows_of_heads(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t depth) {
+  AttentionSpec spec;
+  spec.batch = batch, spec.heads = heads;
+  spec.queries = spec.keys = rows;
+  spec.depth = spec.value_depth = depth;
+  spec.q = spec.k = spec.v = spec.out = {rows * heads * depth, depth, heads * depth, 1};
+  spec.scores = {plain_scores(), plain_scores()};
+  return spec;
+}
+
+TEST(CudaSource, AttentionOfWarpGroupsCompiles) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  std::set<std::string> forms;
+  int count = 0;
+  for (const std::int64_t depth : {40, 64, 128})
+    for (const std::int64_t rows : {700, 1370})
+      for (const std::int64_t heads : {1, 8, 64}) {
+        AttentionSpec spec = rows_of_heads(1, heads, rows, depth);
+        spec.flash = count % 2 == 0;
+        spec.type = count % 4 < 2 ? DataType::kFloat16 : DataType::kBFloat16;
+        spec.stored = count % 3 == 0 ? DataType::kFloat32 : spec.type;
+        spec.nan_is_zero = !spec.flash && count % 4 == 1;
+        if (count % 3 == 1) spec.q_factor = spec.k_factor = count % 2 == 0 ? 0.5f : 0.3f;
+        if (count % 5 == 4) spec.k[1] = spec.v[1] = 0;  // All heads read the same keys.
+        ++count;
+        const auto source = attention_source(spec, 132);
+        ASSERT_TRUE(source.has_value());
+        ASSERT_EQ(source->boxed.size(), 2u) << "not in warp groups";
+        for (const char* what : {"ROW_GROUPS", "PARTS", "DQ"}) {
+          const std::size_t at = source->source.find(fmt::format("#define {} ", what));
+          forms.insert(source->source.substr(at, source->source.find('\n', at) - at));
+        }
+        EXPECT_NO_THROW(compile(source->source, "sm_90a")) << depth << ", " << rows << ", " << heads;
+      }
+  EXPECT_GE(forms.size(), 7u) << "few forms: the sweep has become too narrow";
+}
+
+TEST(CudaSource, AttentionOfWarpGroupsHasMemoryAndWhatTheirBoxesNeed) {
+  for (std::int64_t depth = 8; depth <= 264; depth += 8)
+    for (const std::int64_t rows : {1, 63, 64, 500, 1500, 8192})
+      for (const std::int64_t heads : {1, 7, 200}) {
+        AttentionSpec spec = rows_of_heads(heads == 7 ? 3 : 1, heads, rows, depth);
+        spec.flash = heads != 7;
+        const auto source = attention_source(spec, 132);
+        if (!source || source->boxed.empty()) {
+          EXPECT_TRUE(depth > 128 || rows <= 500) << depth << ", " << rows;
+          continue;
+        }
+        EXPECT_LE(source->shared, 227u << 10);
+        EXPECT_LE(source->block, 512u);
+        EXPECT_GE(rows, 64);
+        for (const BoxedMatrix& boxed : source->boxed) {
+          EXPECT_EQ(boxed.row_stride % 8, 0);
+          EXPECT_LE(boxed.box_rows, 256);
+          for (const auto& [many, stride] : boxed.many) EXPECT_TRUE(many > 0 && stride > 0 && stride % 8 == 0);
+        }
+        EXPECT_TRUE(attention_source(spec)->boxed.empty()) << "other architectures have no warp groups";
+        spec.k[2] += 4;  // Rows that are no whole words.
+        EXPECT_TRUE(attention_source(spec, 132)->boxed.empty());
+      }
+}
+
 TEST(CudaSource, RecurrentStepsCompile) {
   if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
   std::vector<KernelSource> kernels;

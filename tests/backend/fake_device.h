@@ -37,6 +37,8 @@ class FakeDevice final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return rules_.fused; }
+  /// None: their threads wait for each other, and here runs one after the other.
+  int warp_group_processors() override { return 0; }
   bool is_hopper() override { return rules_.fp8; }
   std::size_t constant_bytes() const;
 

@@ -20,7 +20,7 @@ def network(generator: random.Random, index: int) -> onnx.ModelProto:
     """q, k and v of (batch, rows, heads, depth), transposed as exporters do; perhaps scaled before their product."""
     batch, heads = generator.choice([1, 2, 3]), generator.choice([1, 2, 5])
     depth = generator.choice([8, 16, 40, 64, 72, 80, 96, 128, 160, 256])
-    queries = generator.choice([1, 7, 16, 63, 64, 65, 128, 197, 300])
+    queries = generator.choice([1, 7, 16, 63, 64, 65, 128, 197, 300, 700, 1370])
     keys = generator.choice([queries, 1, 17, 77, 128, 256, 257, 513, 1500, 2100])
     masked, scaled = generator.random() < 0.5, generator.random() < 0.5
     numbers = np.random.default_rng(index)

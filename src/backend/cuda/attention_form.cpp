@@ -6,6 +6,7 @@
 
 #include "backend/cuda/element_source.h"
 #include "core/division.h"
+#include "formats/rounding.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -37,12 +38,66 @@ std::optional<AttentionForm> one_pass_form(const AttentionSpec& spec, std::int64
   return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
 
+/// Warp groups of sm_90, where rows are whole words: as many queries, or parts of the keys, for each of two or three
+/// groups as are done first on so many processors. Microseconds are those of an H100 and an H200.
+std::optional<AttentionForm> group_form(const AttentionSpec& spec, int processors) {
+  constexpr std::int64_t kMostShared = 227 << 10, kTile = 128, kMostStages = 4;
+  if (std::max(spec.depth, spec.value_depth) > 128 || spec.queries < 64 ||
+      !whole(spec.q, spec.depth, spec.alignment[0]) || !whole(spec.k, spec.depth, spec.alignment[1]) ||
+      !whole(spec.v, spec.value_depth, spec.alignment[2]))
+    return std::nullopt;
+  const std::int64_t dq = round_up(spec.depth, 64), dv = round_up(spec.value_depth, 16);
+  const bool small = std::max(dq, dv) <= 64;  // Three groups have registers for no more.
+  std::optional<AttentionForm> best;
+  double least = 0;
+  for (const auto& [rows, parts] : {std::pair{3, 1}, {2, 1}, {1, 3}, {1, 2}}) {
+    if (rows * parts == 3 && !small) continue;
+    AttentionForm form{dq, dv, kTile, rows * 4, parts, false};
+    const std::int64_t items = divided_up(spec.queries, form.rows()) * spec.heads * spec.batch;
+    const double per_tile = rows * parts == 3 ? 1.58 : small ? 1.33 : 1.78, per_item = parts > 1 ? 3 : 1;
+    const double time = static_cast<double>(divided_up(items, processors)) *
+                        (static_cast<double>(divided_up(divided_up(spec.keys, kTile), parts)) * per_tile + per_item);
+    if (best && time >= least) continue;
+    const std::int64_t room = kMostShared - 1024 - 2 * form.rows() * dq - 8 * form.parts * form.rows(),
+                       stage = form.stage_bytes();
+    form.stages = static_cast<int>(std::min(kMostStages, room / stage));
+    best = form;
+    least = time;
+  }
+  return best;
+}
+
+/// What the text of warp groups leaves open besides.
+std::string group_definitions(const AttentionSpec& spec, const AttentionForm& form) {
+  std::string text;
+  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
+  define("STAGES", form.stages);
+  define("ROW_GROUPS", form.warps / 4);
+  const auto exact = [&](std::optional<float> factor) {
+    return factor.has_value() &&
+           (spec.type == DataType::kFloat16 ? round_to_f16(*factor) : round_to_bf16(*factor)) == *factor;
+  };
+  define("EXACT_Q", exact(spec.q_factor));
+  define("EXACT_K", exact(spec.k_factor));
+  define("HEADS", spec.heads);
+  define("BATCH", spec.batch);
+  define("SCORE_FACTOR", literal(form.factor));
+  define("VALUE_BOXES", divided_up(spec.value_depth, 64));
+  // Of 65,536: as many for each thread that multiplies as 128 others leave.
+  const auto registers = [&](const char* change, int count) {
+    return fmt::format("asm volatile(\"setmaxnreg.{}.sync.aligned.u32 {};\")", change, count);
+  };
+  define("FEWER_REGISTERS", registers("dec", form.groups() == 3 ? 32 : 24));
+  define("MORE_REGISTERS", registers("inc", form.groups() == 3 ? 160 : 240));
+  return text;
+}
+
 }  // namespace
 
 /// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
 /// more blocks, and their keys among more warps, so that every processor has some. The bounds are those that were
 /// fastest on an H200 (132 processors) with BERT-base, ViT-B/16 and Whisper.
-std::optional<AttentionForm> attention_form(const AttentionSpec& spec) {
+std::optional<AttentionForm> attention_form(const AttentionSpec& spec, int warp_group_processors) {
   constexpr std::int64_t kVeryFew = 128, kFew = 264, kSome = 1056;
   const std::int64_t warps = (spec.queries + 15) / 16 * spec.heads * spec.batch;  // Of all blocks, parts aside.
   const std::int64_t dq = round_up(spec.depth, 32), dv = round_up(spec.value_depth, 16);
@@ -51,6 +106,8 @@ std::optional<AttentionForm> attention_form(const AttentionSpec& spec) {
     const AttentionForm form{dq, dv, round_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
     if (form.registers() <= 176 && form.fits()) return form;
   }
+  if (warp_group_processors > 0)
+    if (const auto form = group_form(spec, warp_group_processors)) return form;
   if (spec.flash) return one_pass_form(spec, dq, dv);
   const bool small = std::max(dq, dv) <= 64;
   AttentionForm form{dq, dv, small ? 128 : dq > 128 ? 32 : 64, small ? 8 : 4, 2, false};
@@ -84,7 +141,7 @@ std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form)
   define("PART", form.tile / form.parts);
   define("THREADS", form.warps * form.parts * 32);
   // Of these, on a processor at a time, so that a thread has 128 registers, or 255 where it needs them.
-  define("BLOCKS", (form.registers() <= 64 ? 512 : 256) / (form.warps * form.parts * 32));
+  define("BLOCKS", form.stages > 0 ? 1 : (form.registers() <= 64 ? 512 : 256) / (form.warps * form.parts * 32));
   define("PAD", AttentionForm::kPad);
   define("COPIES", form.copies());
   define("TILE", form.tile);
@@ -107,6 +164,7 @@ std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form)
   define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
   define("WHOLE_OUT",
          spec.stored == spec.type && form.dv <= form.dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
+  if (form.stages > 0) text += group_definitions(spec, form);
   // Groups that are started after them.
   define("BEHIND_QUERIES", form.in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
   return text;

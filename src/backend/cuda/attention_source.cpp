@@ -445,19 +445,66 @@ std::string score_code(const AttentionSpec& spec, std::string& arguments) {
   return score;
 }
 
+/// What scores are multiplied by, where that is all that becomes of them.
+std::optional<float> factor_of(const AttentionSpec::Scores& scores) {
+  const auto& values = scores.program.values;
+  const auto value = [&](Register r) -> const Program::Value& { return values[static_cast<std::size_t>(r)]; };
+  if (scores.rounding != Rounding::kNone) return std::nullopt;
+  const Program::Value& result = value(scores.result);
+  if (result.kind == Program::Kind::kLoad && result.load == 0) return 1.0f;
+  if (result.kind != Program::Kind::kResult || result.instruction != Instruction::kMul) return std::nullopt;
+  const Program::Value *sum = &value(result.a), *factor = &value(result.b);
+  if (sum->kind == Program::Kind::kConstant) std::swap(sum, factor);
+  if (sum->kind != Program::Kind::kLoad || sum->load != 0 || factor->kind != Program::Kind::kConstant)
+    return std::nullopt;
+  return factor->constant;
+}
+
+/// The same of both programs together, where exponentials can be taken of the sums themselves.
+std::optional<float> positive_factor(const AttentionSpec& spec) {
+  const auto first = factor_of(spec.scores[0]), second = factor_of(spec.scores[1]);
+  if (!first || !second) return std::nullopt;
+  const float factor = *first * *second;
+  return factor > 0 && factor < 1e6f ? std::optional(factor) : std::nullopt;
+}
+
+/// Keys and values as warp groups read them.
+std::vector<BoxedMatrix> boxed_operands(const AttentionSpec& spec, const AttentionForm& form) {
+  // What is the same for all heads or batches counts once.
+  const auto many = [](std::int64_t count, std::int64_t stride) {
+    return stride == 0 ? BoxedMatrix::Many{1, 8} : BoxedMatrix::Many{count, stride};
+  };
+  const auto boxed = [&](const std::array<std::int64_t, 4>& strides, std::int64_t columns, int argument) {
+    return BoxedMatrix{.type = spec.type,
+                       .rows = spec.keys,
+                       .columns = columns,
+                       .row_stride = strides[2],
+                       .box_rows = static_cast<int>(form.tile),
+                       .many = {many(spec.heads, strides[1]), many(spec.batch, strides[0])},
+                       .argument = argument};
+  };
+  return {boxed(spec.k, spec.depth, 1), boxed(spec.v, spec.value_depth, 2)};
+}
+
 }  // namespace
 
-std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
+std::optional<KernelSource> attention_source(const AttentionSpec& spec, int warp_group_processors) {
   if (spec.depth > 256 || spec.value_depth > 256 || spec.keys == 0 || spec.batch > 65535 || spec.heads > 65535)
     return std::nullopt;
-  const auto form = attention_form(spec);
+  auto form = attention_form(spec, warp_group_processors);
   if (!form) return std::nullopt;
   std::string arguments;
-  const std::string score = score_code(spec, arguments);
-  const bool once = spec.flash && !form->in_registers;
-  std::string kernel = replaced(once ? one_pass_attention() : kKernel, "ARGUMENTS", arguments);
-  kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
-  if (!once) {
+  std::string score = score_code(spec, arguments);
+  if (const auto factor = positive_factor(spec); factor && form->stages > 0) {
+    form->factor = *factor;
+    score = "return sum;";
+  }
+  const bool in_groups = form->stages > 0, once = spec.flash && !form->in_registers;
+  std::string kernel = in_groups ? group_attention(spec.type, form->tile, form->dv)
+                       : once    ? one_pass_attention()
+                                 : kKernel;
+  kernel = replaced(replaced(std::move(kernel), "ARGUMENTS", arguments), "SCORE\n", score + "\n");
+  if (!in_groups && !once) {
     kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
     kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
   }
@@ -465,8 +512,13 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   result.source = prelude() + definitions_of(spec, *form) + kFunctions + kernel;
   result.grid = {static_cast<unsigned>((spec.queries + form->rows() - 1) / form->rows()),
                  static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch)};
-  result.block = static_cast<unsigned>(form->warps * form->parts) * 32;
+  result.block = static_cast<unsigned>(form->warps * form->parts + (in_groups ? 4 : 0)) * 32;
   result.shared = static_cast<unsigned>(form->shared());
+  if (in_groups) {
+    const unsigned items = result.grid[0] * result.grid[1] * result.grid[2];
+    result.grid = {form->parts > 1 ? items : std::min(items, static_cast<unsigned>(warp_group_processors)), 1, 1};
+    result.boxed = boxed_operands(spec, *form);
+  }
   return result;
 }
 

@@ -40,8 +40,7 @@ struct AttentionSpec {
 };
 
 /// kernel(q, k, v, loads of both programs..., out). Nothing for what it has no form for: a depth that is no multiple of
-/// 8, above 256,
-/// ...
-std::optional<KernelSource> attention_source(const AttentionSpec& spec);
+/// 8, above 256, ... `warp_group_processors`: as LoweringTarget says; more than 0 is for sm_90a alone.
+std::optional<KernelSource> attention_source(const AttentionSpec& spec, int warp_group_processors = 0);
 
 }  // namespace ulpscope::cuda

@@ -46,6 +46,7 @@ class ReplayTarget final : public LoweringTarget {
     return (replay_.asks() && replay_.has(spec.text())) || runtime_.has_product(spec);
   }
   bool has_fused_products() override { return runtime_.has_fused_products(); }
+  int warp_group_processors() override { return runtime_.warp_group_processors(); }
   bool is_hopper() override { return runtime_.is_hopper(); }
 
  private:

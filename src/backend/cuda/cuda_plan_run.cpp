@@ -21,7 +21,10 @@ void CudaPlan::enqueue(const KernelStep& step) const {
   std::vector<Address> pointers;
   for (const Pointer& pointer : step.reads) pointers.push_back(address(pointer));
   for (const Pointer& pointer : step.writes) pointers.push_back(address(pointer));
-  Device::get().launch(*step.source, step.function, pointers);
+  std::vector<TensorMap> boxed;
+  for (const BoxedMatrix& matrix : step.source->boxed)
+    boxed.push_back(Device::get().boxes(matrix, pointers[static_cast<std::size_t>(matrix.argument)]));
+  Device::get().launch(*step.source, step.function, pointers, boxed);
 }
 
 void CudaPlan::enqueue(const ProductStep& step) const {

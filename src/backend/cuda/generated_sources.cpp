@@ -179,11 +179,11 @@ SharedSource shared_copy(const StridedTensor& in, const StridedTensor& out) {
       .source;
 }
 
-SharedSource shared_attention(const AttentionSpec& spec) {
+SharedSource shared_attention(const AttentionSpec& spec, int warp_group_processors) {
   return memo()
-      .get(Description("attention", spec).bytes(),
+      .get(Description("attention", spec, warp_group_processors).bytes(),
            [&] {
-             auto source = attention_source(spec);
+             auto source = attention_source(spec, warp_group_processors);
              return source ? SharedProduct{shared(std::move(*source))} : SharedProduct{};
            })
       .source;

@@ -30,7 +30,8 @@ SharedSource shared(KernelSource source);
 /// What the generators of these names give, kept for the process while there is room. Thread-safe.
 SharedSource shared_program(const ProgramSpec& spec);
 SharedSource shared_copy(const StridedTensor& in, const StridedTensor& out);
-SharedSource shared_attention(const AttentionSpec& spec);  ///< Null: there is no form for it.
+/// Null: there is no form for it.
+SharedSource shared_attention(const AttentionSpec& spec, int warp_group_processors);
 SharedSource shared_convolution(const ConvolutionSpec& spec, const Program& epilogue,
                                 std::span<const ProgramInput> loads, std::span<const ProgramOutput> outputs);
 

@@ -116,7 +116,7 @@ bool Attentions::lower(const AttentionKernel& attention) {
   spec->scores[0] = score_part(std::move(epilogue), scores, kNone, *spec, step);
   spec->scores[0].rounding = attention.rounding;
   spec->scores[1] = score_part(*attention.softmax, attention.softmax->softmax_of, store.tensor, *spec, step);
-  step.source = shared_attention(*spec);
+  step.source = shared_attention(*spec, target_.warp_group_processors());
   if (step.source == nullptr) return false;
   step.writes = {pointer(memory_.define(out, strides))};
   steps_.add(std::move(step));

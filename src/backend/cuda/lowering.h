@@ -32,6 +32,8 @@ class LoweringTarget {
   virtual bool has_product(const MatrixProductSpec& spec) = 0;
   /// Kernels of product_source.h run on it.
   virtual bool has_fused_products() = 0;
+  /// Multiprocessors that run attention in warp groups (sm_90); 0: it has none of these.
+  virtual int warp_group_processors() = 0;
   /// Its tensor cores add up as --accumulation hopper says.
   virtual bool is_hopper() = 0;
 };

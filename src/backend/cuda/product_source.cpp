@@ -12,6 +12,7 @@
 #include "backend/cuda/dimensions.h"
 #include "backend/cuda/eight_code.h"
 #include "backend/cuda/element_source.h"
+#include "backend/cuda/warp_groups.h"
 #include "core/division.h"
 
 namespace ulpscope::cuda {
@@ -22,26 +23,10 @@ constexpr int kMostShared = 227 << 10;  ///< Of a block.
 constexpr int kMostStages = 8;
 
 constexpr const char* kProductFunctions = R"(
-struct __align__(64) TensorMap { u64 words[16]; };
-DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-DEVICE void init_barrier(u32 barrier, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
-}
-DEVICE void expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
-}
 // Tells the barrier at that place of a block of the cluster.
 DEVICE void arrive(u32 barrier, u32 block) {
   asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" :: "r"(barrier), "r"(block) : "memory");
-}
-DEVICE void wait(u32 barrier, u32 parity) {
-  asm volatile("{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-               "@done bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
-}
-DEVICE void load_box(u32 to, const TensorMap* map, u32 barrier, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
-               :: "r"(to), "l"(map), "r"(barrier), "r"(column), "r"(row) : "memory");
 }
 // To the same place of all blocks of the cluster, each of which is told.
 DEVICE void load_box_for_all(u32 to, const TensorMap* map, u32 barrier, int column, int row) {
@@ -53,8 +38,6 @@ DEVICE u32 block_of_cluster() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=
 DEVICE void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// A box in shared memory as wgmma takes it: swapped within 128 bytes, 8 rows 1024 bytes apart.
-DEVICE u64 box_at(u32 address) { return (u64)((address & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)64 << 32 | (u64)1 << 62; }
 )";
 
 constexpr const char* kProductKernel = R"(
@@ -316,6 +299,7 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   define("STAGES", stages);
   define("PART", part_of(tile));
   define("PITCH", pitch_of(tile));
+  text += warp_group_functions();
   text += kProductFunctions + multiply_code(p.operands, tile.columns);
   text += fmt::format(
       "extern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__(384, 1) kernel(\n"

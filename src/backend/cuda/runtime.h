@@ -37,6 +37,7 @@ class Runtime final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return is_hopper(); }
+  int warp_group_processors() override { return is_hopper() ? device_.multiprocessors() : 0; }
   bool is_hopper() override { return device_.architecture() == "sm_90a"; }
 
   /// Plans to choose from: those that has_convolution() made, which takes seconds, once; else new ones.

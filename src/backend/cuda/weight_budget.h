@@ -26,6 +26,7 @@ class WeightBudget final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override { return target_.has_convolution(spec); }
   bool has_product(const MatrixProductSpec& spec) override { return target_.has_product(spec); }
   bool has_fused_products() override { return target_.has_fused_products(); }
+  int warp_group_processors() override { return target_.warp_group_processors(); }
   bool is_hopper() override { return target_.is_hopper(); }
 
  private:
