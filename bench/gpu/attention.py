@@ -1,19 +1,16 @@
-"""Attention beside torch's: attention.py GPU_LATENCY FOLDER
+"""Attention beside torch's: attention.py FOLDER
 
 Chains of eight attentions, as models have them: (batch, rows, heads, depth) with heads turned to the front and back,
 scores times a factor. Microseconds per attention in float16 by both rules of `--attention`, and of torch's
 scaled_dot_product_attention by each of its backends in a CUDA graph; least of several launches on all sides. Then the
 time of `flash` over torch's least, and the error of `flash` on the GPU over what the CPU predicts (with --errors: the
-CPU takes seconds for each). FOLDER gets the networks. Needs torch for CUDA and onnx.
+CPU takes seconds for each). FOLDER gets the networks. Needs ulpscope, torch for CUDA and onnx.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
-import re
-import subprocess
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import peers
+import ulpscope
 
 COUNT = 8
 BACKENDS = {
@@ -80,14 +78,30 @@ def chain(path: pathlib.Path, case: Case) -> pathlib.Path:
     return path
 
 
-def ours(program: str, model: pathlib.Path, words: list[str]) -> tuple[float, float | None]:
-    """Microseconds of an attention, and the ratio of real and predicted error where it was asked for."""
-    done = subprocess.run([program, str(model), "fp16", "full", *words], capture_output=True, text=True, check=False)
-    found = re.search(r": ([\d.]+) us;", done.stdout)
-    if done.returncode != 0 or found is None:
-        sys.exit(f"{model.name}: {done.stderr.strip() or done.stdout.strip()}")
-    ratio = re.search(r"ratio ([\d.]+)", done.stdout)
-    return float(found.group(1)) / COUNT, None if ratio is None else float(ratio.group(1))
+def ours(model: pathlib.Path, case: Case, rule: str) -> float:
+    """Microseconds of an attention."""
+    engine = ulpscope.Engine(model, precision="fp16", backend="cuda", attention=rule)
+    shapes = [(case.batch, case.rows, case.heads, case.depth)] * 3
+    return min(engine.device_microseconds(shapes) for _ in range(3)) / COUNT
+
+
+def error_ratio(model: pathlib.Path, case: Case) -> float:
+    """The error of `flash` on the GPU over that on the CPU, both against float64."""
+    numbers = np.random.default_rng(1)
+    shape = (case.batch, case.rows, case.heads, case.depth)
+    inputs = {name: numbers.standard_normal(shape).astype(np.float16) for name in ("q", "k", "v")}
+    q, k, v = (torch.tensor(inputs[name], device="cuda").double().transpose(1, 2) for name in ("q", "k", "v"))
+    for _ in range(COUNT):
+        # A head at a time: the scores of all are large.
+        heads = [torch.softmax(q[:, [h]] @ k[:, [h]].mT * case.depth**-0.5, -1) @ v[:, [h]] for h in range(case.heads)]
+        q = torch.cat(heads, 1)
+    exact = q.transpose(1, 2).cpu().numpy()
+
+    def error(backend: str) -> float:
+        (found,) = ulpscope.Engine(model, precision="fp16", backend=backend, attention="flash").run(inputs).values()
+        return float(np.linalg.norm(found.astype(np.float64) - exact))
+
+    return error("cuda") / error("cpu")
 
 
 def torch_time(case: Case, backend: SDPBackend) -> float | None:
@@ -111,7 +125,6 @@ def torch_time(case: Case, backend: SDPBackend) -> float | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--errors", action="store_true")
     arguments = parser.parse_args()
@@ -120,8 +133,8 @@ def main() -> None:
     for case in CASES:
         others = {name: torch_time(case, backend) for name, backend in BACKENDS.items()}
         model = chain(arguments.folder / "attention.onnx", case)
-        normalized, _ = ours(arguments.program, model, [])
-        flash, ratio = ours(arguments.program, model, ["flash", *(["errors"] if arguments.errors else [])])
+        normalized, flash = ours(model, case, "normalized"), ours(model, case, "flash")
+        ratio = error_ratio(model, case) if arguments.errors else None
         text = f"{case.name}: normalized {normalized:.2f} | flash {flash:.2f} | torch"
         text += "".join(f" {name} {'-' if time is None else f'{time:.2f}'}" for name, time in others.items())
         known = [time for time in others.values() if time is not None]
