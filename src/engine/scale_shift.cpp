@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/memory.h"
+#include "core/parallel.h"
 #include "ops/forms.h"
 
 namespace ulpscope {
@@ -55,16 +57,18 @@ Tensor scaled_weights(const Specialization& spec, const Layer& convolution, cons
   const std::int64_t groups = convolution.attributes.integer("group", 1);
   const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
   const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
-  Tensor result(DataType::kFloat32, weights.shape());
+  Tensor result = weights_tensor(DataType::kFloat32, weights.shape());
   const float* in = weights.data<float>();
   const float* factor = scale.data<float>();
   float* out = result.data<float>();
-  for (std::int64_t i = 0; i < outer; ++i)
-    for (std::int64_t j = 0; j < second; ++j) {
+  const std::int64_t filters = outer * second;
+  parallel_for(filters, items_per_task(filters, area), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t filter = begin; filter < end; ++filter) {
+      const std::int64_t i = filter / second, j = filter % second;
       const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
-      for (std::int64_t k = 0; k < area; ++k)
-        out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
+      for (std::int64_t k = filter * area; k < (filter + 1) * area; ++k) out[k] = in[k] * factor[channel];
     }
+  });
   return result;
 }
 

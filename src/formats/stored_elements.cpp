@@ -47,18 +47,18 @@ Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
 }
 
 Tensor StoredElements::make() const {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22, kGrain = 1 << 16;
   Tensor result = weights_tensor(type_, shape_);
   auto* const out = static_cast<std::byte*>(result.raw());
-  parallel_for(result.size(), kPiece, [&](std::int64_t begin, std::int64_t end) {
-    // Piece by piece, so that the source and the copy are never both in memory as a whole.
-    for (std::int64_t at = begin; at < end; at += kPiece) {
-      const std::int64_t count = std::min(kPiece, end - at);
-      read(at, count, out + static_cast<std::size_t>(at) * size_of(type_));
-      MappedFile::release(bytes_ + static_cast<std::size_t>(at) * size_of(stored_),
-                          static_cast<std::size_t>(count) * size_of(stored_));
-    }
-  });
+  // Piece by piece, so that the source and the copy are never both in memory as a whole.
+  for (std::int64_t at = 0; at < result.size(); at += kPiece) {
+    const std::int64_t count = std::min(kPiece, result.size() - at);
+    parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      read(at + begin, end - begin, out + static_cast<std::size_t>(at + begin) * size_of(type_));
+    });
+    MappedFile::release(bytes_ + static_cast<std::size_t>(at) * size_of(stored_),
+                        static_cast<std::size_t>(count) * size_of(stored_));
+  }
   return result;
 }
 
