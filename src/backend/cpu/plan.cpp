@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -32,6 +33,7 @@ CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, 
       made_(lower(*spec_, schedule_, weights, subgraphs)),
       weights_(weights) {
   place_slots();
+  place_results();
   choose_kept_values();
 }
 
@@ -78,6 +80,19 @@ void CpuPlan::place_slots() {
 /// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
 /// 220 MB more). Of every stretch of steps, the values that are alive where the fewest bytes are; of fewer stretches
 /// where a store is small, since what gives way is what the next run would begin with.
+void CpuPlan::place_results() {
+  offsets_of_results_.assign(made_.slots.size(), 0);
+  std::size_t count = 0, bytes = 0;
+  for (int slot : made_.outputs) {
+    if (!fresh_[slot]) continue;
+    offsets_of_results_[slot] = bytes;
+    bytes += bytes_of(made_.slots[slot]);
+    ++count;
+  }
+  // Under a limit, what nobody needs goes back to the system.
+  if (count >= kManyResults) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : 1);
+}
+
 void CpuPlan::choose_kept_values() {
   constexpr std::size_t kStretches = 32;
   const std::size_t steps = made_.steps.size();
@@ -167,12 +182,45 @@ void run_timed(const Kernel& kernel, std::span<const Tensor* const> inputs, std:
 
 }  // namespace
 
+namespace {
+
+/// Copies for a store. Those of one run share blocks with huge pages: clearing pages of 4 KiB takes longer than copying
+/// into them. What a store drops goes back to the system with its neighbors, so blocks are small.
+class KeptCopies {
+ public:
+  /// `bytes`: of all of them; 0: each has memory of its own.
+  explicit KeptCopies(std::size_t bytes) : left_(bytes) {}
+
+  Tensor copy(const Tensor& value) {
+    constexpr std::size_t kBlock = std::size_t{8} << 20;
+    const std::size_t bytes = (value.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    if (bytes > std::min(left_, kBlock / 2)) return value.clone();
+    if (used_ + bytes > size_) {
+      size_ = std::min(left_, kBlock);
+      block_ = allocate_weights(size_);
+      used_ = 0;
+    }
+    Tensor result = Tensor::borrow(value.type(), value.shape(), block_.get() + used_, block_);
+    std::memcpy(result.raw(), value.raw(), value.bytes());
+    used_ += bytes;
+    left_ -= bytes;
+    return result;
+  }
+
+ private:
+  std::size_t left_, size_ = 0, used_ = 0;
+  std::shared_ptr<std::byte> block_;
+};
+
+}  // namespace
+
 void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept,
                         std::span<StepTime> times) const {
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();
   const int apart = kept != nullptr ? stretches_apart(kept->byte_limit()) : 0;
+  KeptCopies copies(apart > 0 && !weights_.has_process_limit() ? kept_bytes_[static_cast<std::size_t>(apart) - 1] : 0);
   for (std::size_t i = 0; i < made_.steps.size(); ++i) {
     const Step& step = made_.steps[i];
     const bool run = runs.empty() || runs[i];
@@ -188,7 +236,7 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
       if (run && apart > 0 && value->is_kept(apart) && !kept->contains(value->key))
-        kept->put(value->key, bound[value->slot].clone(), bound[value->slot].bytes());
+        kept->put(value->key, copies.copy(bound[value->slot]), bound[value->slot].bytes());
   }
 }
 
@@ -218,6 +266,20 @@ std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
   return times;
 }
 
+std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound) const {
+  std::vector<char> is_output(made_.slots.size(), 0);
+  const std::shared_ptr<std::byte> block = results_ == nullptr ? nullptr : results_->take();
+  for (int number : made_.outputs) {
+    const auto i = static_cast<std::size_t>(number);
+    if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
+    const Slot& slot = made_.slots[i];
+    bound[i] = block == nullptr ? Tensor(slot.type, slot.shape)
+                                : Tensor::borrow(slot.type, slot.shape, block.get() + offsets_of_results_[i], block);
+    is_output[i] = 1;
+  }
+  return is_output;
+}
+
 /// Several threads may run one plan: each takes a workspace, and gives it back for the next run. Fresh outputs are
 /// computed into new tensors, which the caller keeps. The others (inputs, constants, views, one slot that is two
 /// outputs) are copied, since the next run or the caller may write over them.
@@ -234,13 +296,7 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
     own = bound;
     runs = reuse(*store, bound);
   }
-  std::vector<char> is_output(made_.slots.size(), 0);
-  for (int slot : made_.outputs) {
-    const auto i = static_cast<std::size_t>(slot);
-    if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
-    bound[i] = Tensor(made_.slots[i].type, made_.slots[i].shape);
-    is_output[i] = 1;
-  }
+  const std::vector<char> is_output = bind_fresh_outputs(bound);
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
   {

@@ -11,6 +11,7 @@
 #include "backend/arena.h"
 #include "backend/backend.h"
 #include "backend/kernel.h"
+#include "backend/result_blocks.h"
 #include "core/placed_team.h"
 
 namespace ulpscope::cpu {
@@ -73,11 +74,14 @@ class CpuPlan final : public Plan {
   std::vector<Tensor> execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
                               std::span<StepTime> times) const;
   void place_slots();
+  void place_results();
   void choose_kept_values();
   /// So many stretches apart a store of this size can have two runs; 0: not even one stretch.
   int stretches_apart(std::size_t byte_limit) const noexcept;
   /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
   bool is_fresh_output(int slot) const;
+  /// Binds new tensors to the outputs that a run computes into such; tells which slots these are.
+  std::vector<char> bind_fresh_outputs(std::vector<Tensor>& bound) const;
   /// What one run works on.
   struct Workspace {
     const std::byte* arena = nullptr;  ///< That the tensors lie in.
@@ -94,6 +98,8 @@ class CpuPlan final : public Plan {
   mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
   std::vector<char> fresh_;              ///< Per slot: see is_fresh_output.
+  std::shared_ptr<ResultBlocks> results_;  ///< For fresh outputs, where they are many; at these offsets, per slot.
+  std::vector<std::size_t> offsets_of_results_;
   std::vector<std::size_t> kept_bytes_;  ///< By k - 1: of what a store gets, where that is asked of every k-th stretch.
   std::size_t arena_bytes_ = 0;
   mutable WeightCache weights_;

@@ -229,8 +229,7 @@ void CudaPlan::find_ranges() {
 }
 
 void CudaPlan::place_results() {
-  // Few are kept one by one by who runs the network; so many are looked at and dropped.
-  constexpr std::size_t kMany = 16, kAlignment = 64, kKept = 3;
+  constexpr std::size_t kAlignment = 64, kKept = 3;
   offsets_of_results_.assign(made_.host.size(), kNoPlace);
   std::vector<char> is_output(made_.host.size(), 0);
   for (int value : made_.outputs) is_output[value] = 1;
@@ -245,7 +244,7 @@ void CudaPlan::place_results() {
     ++count;
   }
   // Under a limit, what nobody needs goes back to the system.
-  if (count >= kMany) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : kKept);
+  if (count >= kManyResults) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : kKept);
 }
 
 }  // namespace ulpscope::cuda

@@ -10,10 +10,10 @@
 #include "backend/cuda/checkpoints.h"
 #include "backend/cuda/lowering.h"
 #include "backend/cuda/replay.h"
-#include "backend/cuda/result_blocks.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
 #include "backend/device_plan.h"
+#include "backend/result_blocks.h"
 
 namespace ulpscope::cuda {
 

@@ -1,10 +1,10 @@
-#include "backend/cuda/result_blocks.h"
+#include "backend/result_blocks.h"
 
 #include <utility>
 
 #include "core/memory.h"
 
-namespace ulpscope::cuda {
+namespace ulpscope {
 
 std::shared_ptr<ResultBlocks> ResultBlocks::make(std::size_t bytes, std::size_t kept) {
   std::shared_ptr<ResultBlocks> made(new ResultBlocks(bytes, kept));
@@ -33,4 +33,4 @@ void ResultBlocks::give_back(std::shared_ptr<std::byte> block) {
   if (free_.size() < kept_) free_.push_back(std::move(block));
 }
 
-}  // namespace ulpscope::cuda
+}  // namespace ulpscope

@@ -1,5 +1,5 @@
 // Host memory for plans with many outputs: one block per run instead of fresh pages for each of them, which
-// cost more than the copies from the device.
+// cost more than the copies from a device, and as much as the computation where many threads touch them.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,11 @@
 #include <mutex>
 #include <vector>
 
-namespace ulpscope::cuda {
+namespace ulpscope {
+
+/// So many outputs are looked at and dropped; fewer are kept one by one by who runs the network, and a block for all
+/// would stay with the last.
+inline constexpr std::size_t kManyResults = 16;
 
 /// Blocks of one size. Thread-safe.
 class ResultBlocks {
@@ -27,4 +31,4 @@ class ResultBlocks {
   std::vector<std::shared_ptr<std::byte>> free_;
 };
 
-}  // namespace ulpscope::cuda
+}  // namespace ulpscope

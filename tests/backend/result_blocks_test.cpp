@@ -1,5 +1,5 @@
 // Memory of results: never shared by two who hold it, and used again when nobody does.
-#include "backend/cuda/result_blocks.h"
+#include "backend/result_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@
 
 #include "core/memory.h"
 
-namespace ulpscope::cuda {
+namespace ulpscope {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{3} << 20;
 
-TEST(CudaResultBlocks, ServeTheNextRunWhenNobodyHoldsThem) {
+TEST(ResultBlocks, ServeTheNextRunWhenNobodyHoldsThem) {
   const auto blocks = ResultBlocks::make(kBytes, 2);
   auto first = blocks->take(), second = blocks->take();
   EXPECT_NE(first, second);
@@ -25,13 +25,13 @@ TEST(CudaResultBlocks, ServeTheNextRunWhenNobodyHoldsThem) {
   std::memset(copy.get(), 1, kBytes);
 }
 
-TEST(CudaResultBlocks, ComeBackWithTheirLastHandle) {
+TEST(ResultBlocks, ComeBackWithTheirLastHandle) {
   const auto blocks = ResultBlocks::make(kBytes, 1);
   std::byte* const place = blocks->take().get();
   EXPECT_EQ(blocks->take().get(), place);
 }
 
-TEST(CudaResultBlocks, KeepNoMoreThanTheyMay) {
+TEST(ResultBlocks, KeepNoMoreThanTheyMay) {
   const std::uint64_t before = held_element_bytes();
   auto blocks = ResultBlocks::make(kBytes, 2);
   {
@@ -49,7 +49,7 @@ TEST(CudaResultBlocks, KeepNoMoreThanTheyMay) {
   EXPECT_EQ(held_element_bytes(), before + kBytes);
 }
 
-TEST(CudaResultBlocks, BelongToOneThreadAtATime) {
+TEST(ResultBlocks, BelongToOneThreadAtATime) {
   const auto blocks = ResultBlocks::make(1024, 3);
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t)
@@ -63,4 +63,4 @@ TEST(CudaResultBlocks, BelongToOneThreadAtATime) {
 }
 
 }  // namespace
-}  // namespace ulpscope::cuda
+}  // namespace ulpscope
