@@ -68,7 +68,7 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   WeightBudget budget(target, weights_.device_limit());
   made_ = lower(*spec_, schedule_, weights, subgraphs, budget, ends);
   budget.check();
-  compile_kernels();
+  compile_kernels(!replay.asks());
   place();
   const auto callers = ends == Ends::kDevice ? stand_in() : nullptr;
   choose_algorithms(replay);
@@ -100,15 +100,34 @@ Address CudaPlan::address(const Pointer& pointer) const {
   return base + static_cast<Address>(pointer.bytes);
 }
 
-void CudaPlan::compile_kernels() {
+std::vector<SharedSource> CudaPlan::candidates_of(const ProductProgramStep& step) {
+  Runtime& runtime = Runtime::get();
+  const int processors = runtime.device().multiprocessors();
+  const auto tactic = runtime.tactics().find(step.computes);
+  const std::optional<ProductTile> tile = tactic ? tile_of(tactic->algorithm) : std::nullopt;
+  if (tile) return {shared_product(step.spec, *tile, processors).source};
+  std::vector<SharedSource> sources{step.program.source};
+  if (tactic) return sources;
+  for (const ProductTile& each : product_tiles(step.spec, processors))
+    sources.push_back(shared_product(step.spec, each, processors).source);
+  return sources;
+}
+
+void CudaPlan::compile_kernels(bool chooses) {
   std::vector<KernelStep*> kernels;
-  std::vector<const NamedSource*> sources;
+  std::vector<SharedSource> sources;
   for (Step& step : made_.steps)
     if (auto* kernel = std::get_if<KernelStep>(&step.work)) {
       kernels.push_back(kernel);
-      sources.push_back(kernel->source.get());
+      sources.push_back(kernel->source);
     }
-  const std::vector<Function> functions = Device::get().functions(sources);
+  // What is going to be timed is compiled with the rest, by all threads, not step by step.
+  for (const Step& step : made_.steps)
+    if (const auto* both = std::get_if<ProductProgramStep>(&step.work); both != nullptr && chooses)
+      std::ranges::move(candidates_of(*both), std::back_inserter(sources));
+  std::vector<const NamedSource*> all;
+  for (const SharedSource& source : sources) all.push_back(source.get());
+  const std::vector<Function> functions = Device::get().functions(all);
   for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i]->function = functions[i];
 }
 

@@ -39,7 +39,10 @@ class CudaPlan final : public Plan, public DevicePlan {
 
  private:
   void place();
-  void compile_kernels();
+  /// `chooses`: what the choice of algorithms may run is compiled, too.
+  void compile_kernels(bool chooses);
+  /// What it may run: what is known to be fastest, or all that will be timed.
+  static std::vector<SharedSource> candidates_of(const ProductProgramStep& step);
   void choose_algorithms(Replay& replay);
   MatrixProductOperands operands_of(const ProductStep& step) const;
   ConvolutionOperands operands_of(const ConvolveStep& step) const;

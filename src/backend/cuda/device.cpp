@@ -125,13 +125,13 @@ std::vector<Function> Device::functions(std::span<const NamedSource* const> sour
   if (distinct.empty()) return found;
   std::vector<const NamedSource*> missing;
   for (const auto& [hash, source] : distinct) missing.push_back(source);
+  // The longest first, so that no thread is left alone with one of them.
+  std::ranges::stable_sort(missing, std::ranges::greater(), [](const NamedSource* s) { return s->source.size(); });
   // The code lands in the cache of the disk or stays here until it is loaded.
-  parallel_for(static_cast<std::int64_t>(missing.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::string code = cached_code(missing[i]->source, arch_);
-      const std::lock_guard lock(kernels_mutex_);
-      code_[missing[i]->hash] = std::move(code);
-    }
+  run_tasks(0, missing.size(), share_threads(missing.size(), 0, 0), [&](std::size_t i) {
+    std::string code = cached_code(missing[i]->source, arch_);
+    const std::lock_guard lock(kernels_mutex_);
+    code_[missing[i]->hash] = std::move(code);
   });
   for (std::size_t i = 0; i < found.size(); ++i)
     if (found[i] == nullptr) found[i] = function(*sources[i]);
