@@ -6,7 +6,6 @@
 
 #include "backend/cuda/element_source.h"
 #include "core/division.h"
-#include "formats/rounding.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -67,32 +66,29 @@ std::optional<AttentionForm> group_form(const AttentionSpec& spec, int processor
   return best;
 }
 
-/// What the text of warp groups leaves open besides.
-std::string group_definitions(const AttentionSpec& spec, const AttentionForm& form) {
-  std::string text;
-  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
-  define("STAGES", form.stages);
-  define("ROW_GROUPS", form.warps / 4);
-  const auto exact = [&](std::optional<float> factor) {
-    return factor.has_value() &&
-           (spec.type == DataType::kFloat16 ? round_to_f16(*factor) : round_to_bf16(*factor)) == *factor;
-  };
-  define("EXACT_Q", exact(spec.q_factor));
-  define("EXACT_K", exact(spec.k_factor));
-  define("HEADS", spec.heads);
-  define("BATCH", spec.batch);
-  define("SCORE_FACTOR", literal(form.factor));
-  define("VALUE_BOXES", divided_up(spec.value_depth, 64));
-  // Of 65,536: as many for each thread that multiplies as 128 others leave.
-  const auto registers = [&](const char* change, int count) {
-    return fmt::format("asm volatile(\"setmaxnreg.{}.sync.aligned.u32 {};\")", change, count);
-  };
-  define("FEWER_REGISTERS", registers("dec", form.groups() == 3 ? 32 : 24));
-  define("MORE_REGISTERS", registers("inc", form.groups() == 3 ? 160 : 240));
-  return text;
+/// What scores are multiplied by, where that is all that becomes of them.
+std::optional<float> factor_of(const AttentionSpec::Scores& scores) {
+  const auto& values = scores.program.values;
+  const auto value = [&](Register r) -> const Program::Value& { return values[static_cast<std::size_t>(r)]; };
+  if (scores.rounding != Rounding::kNone) return std::nullopt;
+  const Program::Value& result = value(scores.result);
+  if (result.kind == Program::Kind::kLoad && result.load == 0) return 1.0f;
+  if (result.kind != Program::Kind::kResult || result.instruction != Instruction::kMul) return std::nullopt;
+  const Program::Value *sum = &value(result.a), *factor = &value(result.b);
+  if (sum->kind == Program::Kind::kConstant) std::swap(sum, factor);
+  if (sum->kind != Program::Kind::kLoad || sum->load != 0 || factor->kind != Program::Kind::kConstant)
+    return std::nullopt;
+  return factor->constant;
 }
 
 }  // namespace
+
+std::optional<float> positive_factor(const AttentionSpec& spec) {
+  const auto first = factor_of(spec.scores[0]), second = factor_of(spec.scores[1]);
+  if (!first || !second) return std::nullopt;
+  const float factor = *first * *second;
+  return factor > 0 && factor < 1e6f ? std::optional(factor) : std::nullopt;
+}
 
 /// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
 /// more blocks, and their keys among more warps, so that every processor has some. The bounds are those that were
@@ -164,7 +160,6 @@ std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form)
   define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
   define("WHOLE_OUT",
          spec.stored == spec.type && form.dv <= form.dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
-  if (form.stages > 0) text += group_definitions(spec, form);
   // Groups that are started after them.
   define("BEHIND_QUERIES", form.in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
   return text;

@@ -40,9 +40,15 @@ std::optional<AttentionForm> attention_form(const AttentionSpec& spec, int warp_
 /// The text of the kernel that goes over tiles of keys once.
 const char* one_pass_attention();
 
-/// The same in warp groups, without what definitions_of() and the functions of attention say: tiles of `tile` keys,
-/// rows of `values` results.
-std::string group_attention(DataType type, std::int64_t tile, std::int64_t values);
+/// The text of the kernel in warp groups, with the macros that it needs besides.
+std::string group_attention(const AttentionSpec& spec, const AttentionForm& form);
+
+/// What scores are multiplied by, where that is all that becomes of them, and exponentials can be taken of the sums
+/// themselves.
+std::optional<float> positive_factor(const AttentionSpec& spec);
+
+/// Keys and values as warp groups read them.
+std::vector<BoxedMatrix> boxed_operands(const AttentionSpec& spec, const AttentionForm& form);
 
 /// Macros for all that the kernel's text leaves open, but what becomes of scores.
 std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form);

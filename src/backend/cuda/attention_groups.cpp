@@ -7,6 +7,7 @@
 #include "backend/cuda/attention_form.h"
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/warp_groups.h"
+#include "formats/rounding.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -119,7 +120,7 @@ extern "C" __global__ __launch_bounds__(GROUPS * 128 + 128, BLOCKS) void kernel(
     return;
   }
   MORE_REGISTERS;
-  // With PARTS, group after group has every so manieth tile, and the results are put together at the end.
+  // With PARTS > 1, part p has the tiles p, p + PARTS, ..., and the results are added up at the end.
   const int part = group / ROW_GROUPS, rows_of = group % ROW_GROUPS, warp = threadIdx.x / 32 % 4;
   const u32 own_q = tiles_q + rows_of * 64 * DQ * 2;
   float c[TILE / 2], out[DV / 2], largest[2], total[2];
@@ -419,23 +420,67 @@ std::string sums_of(const char* name, int registers) {
   return list;
 }
 
+/// What the text of warp groups leaves open besides.
+std::string group_definitions(const AttentionSpec& spec, const AttentionForm& form) {
+  std::string text;
+  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
+  define("STAGES", form.stages);
+  define("ROW_GROUPS", form.warps / 4);
+  const auto exact = [&](std::optional<float> factor) {
+    return factor.has_value() &&
+           (spec.type == DataType::kFloat16 ? round_to_f16(*factor) : round_to_bf16(*factor)) == *factor;
+  };
+  define("EXACT_Q", exact(spec.q_factor));
+  define("EXACT_K", exact(spec.k_factor));
+  define("HEADS", spec.heads);
+  define("BATCH", spec.batch);
+  define("SCORE_FACTOR", literal(form.factor));
+  define("VALUE_BOXES", divided_up(spec.value_depth, 64));
+  // Of 65,536: as many for each thread that multiplies as 128 others leave.
+  const auto registers = [&](const char* change, int count) {
+    return fmt::format("asm volatile(\"setmaxnreg.{}.sync.aligned.u32 {};\")", change, count);
+  };
+  define("FEWER_REGISTERS", registers("dec", form.groups() == 3 ? 32 : 24));
+  define("MORE_REGISTERS", registers("inc", form.groups() == 3 ? 160 : 240));
+  return text;
+}
+
 }  // namespace
 
-std::string group_attention(DataType type, std::int64_t tile, std::int64_t values) {
-  const int scores = static_cast<int>(tile / 2), results = static_cast<int>(values / 2);
-  std::string text = warp_group_functions();
+std::vector<BoxedMatrix> boxed_operands(const AttentionSpec& spec, const AttentionForm& form) {
+  // What is the same for all heads or batches counts once.
+  const auto many = [](std::int64_t count, std::int64_t stride) {
+    return stride == 0 ? BoxedMatrix::Many{1, 8} : BoxedMatrix::Many{count, stride};
+  };
+  const auto boxed = [&](const std::array<std::int64_t, 4>& strides, std::int64_t columns, int argument) {
+    return BoxedMatrix{.type = spec.type,
+                       .rows = spec.keys,
+                       .columns = columns,
+                       .row_stride = strides[2],
+                       .box_rows = static_cast<int>(form.tile),
+                       .many = {many(spec.heads, strides[1]), many(spec.batch, strides[0])},
+                       .argument = argument};
+  };
+  return {boxed(spec.k, spec.depth, 1), boxed(spec.v, spec.value_depth, 2)};
+}
+
+std::string group_attention(const AttentionSpec& spec, const AttentionForm& form) {
+  const DataType type = spec.type;
+  const int scores = static_cast<int>(form.tile / 2), results = static_cast<int>(form.dv / 2);
+  std::string text = group_definitions(spec, form) + warp_group_functions();
   text += fmt::format(
       "DEVICE void multiply_scores(float (&d)[{0}], u64 a, u64 b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{1}, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{5}, %{6}, add, 1, 1, 0, 0;\\n}}\"\n"
       "    : {7} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-      scores, scores + 2, tile, type_code(type), operands_from(0, scores), scores, scores + 1, sums_of("d", scores));
+      scores, scores + 2, form.tile, type_code(type), operands_from(0, scores), scores, scores + 1,
+      sums_of("d", scores));
   text += fmt::format(
       "DEVICE void multiply_values(float (&d)[{0}], const u32 (&a)[4], u64 b) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}}, {{{4}}}, %{5}, add, 1, 1, 1;\\n}}\"\n"
       "    : {6} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}}\n",
-      results, values, type_code(type), operands_from(0, results), operands_from(results, 4), results + 4,
+      results, form.dv, type_code(type), operands_from(0, results), operands_from(results, 4), results + 4,
       sums_of("d", results));
   return text + kGroups;
 }

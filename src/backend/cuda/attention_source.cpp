@@ -445,47 +445,6 @@ std::string score_code(const AttentionSpec& spec, std::string& arguments) {
   return score;
 }
 
-/// What scores are multiplied by, where that is all that becomes of them.
-std::optional<float> factor_of(const AttentionSpec::Scores& scores) {
-  const auto& values = scores.program.values;
-  const auto value = [&](Register r) -> const Program::Value& { return values[static_cast<std::size_t>(r)]; };
-  if (scores.rounding != Rounding::kNone) return std::nullopt;
-  const Program::Value& result = value(scores.result);
-  if (result.kind == Program::Kind::kLoad && result.load == 0) return 1.0f;
-  if (result.kind != Program::Kind::kResult || result.instruction != Instruction::kMul) return std::nullopt;
-  const Program::Value *sum = &value(result.a), *factor = &value(result.b);
-  if (sum->kind == Program::Kind::kConstant) std::swap(sum, factor);
-  if (sum->kind != Program::Kind::kLoad || sum->load != 0 || factor->kind != Program::Kind::kConstant)
-    return std::nullopt;
-  return factor->constant;
-}
-
-/// The same of both programs together, where exponentials can be taken of the sums themselves.
-std::optional<float> positive_factor(const AttentionSpec& spec) {
-  const auto first = factor_of(spec.scores[0]), second = factor_of(spec.scores[1]);
-  if (!first || !second) return std::nullopt;
-  const float factor = *first * *second;
-  return factor > 0 && factor < 1e6f ? std::optional(factor) : std::nullopt;
-}
-
-/// Keys and values as warp groups read them.
-std::vector<BoxedMatrix> boxed_operands(const AttentionSpec& spec, const AttentionForm& form) {
-  // What is the same for all heads or batches counts once.
-  const auto many = [](std::int64_t count, std::int64_t stride) {
-    return stride == 0 ? BoxedMatrix::Many{1, 8} : BoxedMatrix::Many{count, stride};
-  };
-  const auto boxed = [&](const std::array<std::int64_t, 4>& strides, std::int64_t columns, int argument) {
-    return BoxedMatrix{.type = spec.type,
-                       .rows = spec.keys,
-                       .columns = columns,
-                       .row_stride = strides[2],
-                       .box_rows = static_cast<int>(form.tile),
-                       .many = {many(spec.heads, strides[1]), many(spec.batch, strides[0])},
-                       .argument = argument};
-  };
-  return {boxed(spec.k, spec.depth, 1), boxed(spec.v, spec.value_depth, 2)};
-}
-
 }  // namespace
 
 std::optional<KernelSource> attention_source(const AttentionSpec& spec, int warp_group_processors) {
@@ -500,9 +459,7 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec, int warp
     score = "return sum;";
   }
   const bool in_groups = form->stages > 0, once = spec.flash && !form->in_registers;
-  std::string kernel = in_groups ? group_attention(spec.type, form->tile, form->dv)
-                       : once    ? one_pass_attention()
-                                 : kKernel;
+  std::string kernel = in_groups ? group_attention(spec, *form) : once ? one_pass_attention() : kKernel;
   kernel = replaced(replaced(std::move(kernel), "ARGUMENTS", arguments), "SCORE\n", score + "\n");
   if (!in_groups && !once) {
     kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
