@@ -23,7 +23,7 @@ import numpy as np
 
 TERMS = ("call", "depth", "gop", "mb", "weight_mb", "program", "program_mb")
 ORDER = (
-    "product", "convolution", "tiled convolution", "depthwise convolution", "attention", "recurrent", "pointwise",
+    "product", "convolution", "tiled convolution", "depthwise convolution", "attention", "long attention", "recurrent", "pointwise",
     "row", "window", "move", "view", "cast", "run",
 )  # fmt: skip
 PRECISIONS = ("fp32", "tf32", "fp16", "int8")

@@ -10,6 +10,7 @@ std::string_view name_of(KernelKind kind) noexcept {
                                                                      "tiled convolution",
                                                                      "depthwise convolution",
                                                                      "attention",
+                                                                     "long attention",
                                                                      "recurrent",
                                                                      "pointwise",
                                                                      "row",
@@ -73,9 +74,11 @@ std::optional<Precision> nearest(const KernelModel& model, KernelKind kind, Prec
 
 double KernelModel::operator()(const KernelWork& work, std::span<const double> rates) const {
   const Precision own = multiplies(work.kind) ? work.precision : Precision::kFP32;
-  const std::optional<Precision> like = nearest(*this, work.kind, own);
+  KernelKind kind = work.kind;
+  std::optional<Precision> like = nearest(*this, kind, own);
+  if (!like && kind == KernelKind::kLong) like = nearest(*this, kind = KernelKind::kAttention, own);
   if (!like) return 0;
-  const KernelTerms& factors = us.at({work.kind, *like});
+  const KernelTerms& factors = us.at({kind, *like});
   const double rate = rates[static_cast<std::size_t>(own)], known = rates[static_cast<std::size_t>(*like)];
   const double slower = rate > 0 && known > 0 ? known / rate : 1;
   double sum = 0;

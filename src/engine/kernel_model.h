@@ -23,7 +23,8 @@ enum class KernelKind : std::uint8_t {
   kConvolution,  ///< By a library, on tensor cores where the precision has them,
   kTiled,        ///< by a kernel that takes what libraries do not: few channels per group, odd numbers of int8,
   kDepthwise,    ///< or of one channel per group.
-  kAttention,    ///< Two products with the softmax between them.
+  kAttention,    ///< Two products with the softmax between them, on few keys;
+  kLong,         ///< on so many that a kernel goes over them in tiles.
   kRecurrent,    ///< LSTM, GRU, RNN: a kernel per step of time.
   kPointwise,    ///< Element by element.
   kRow,          ///< Reductions, normalization, softmax.
@@ -33,7 +34,7 @@ enum class KernelKind : std::uint8_t {
   kCast,         ///< To another type, or to the integers of int8.
   kRun,          ///< What every run of a network takes, whatever is in it.
 };
-inline constexpr std::size_t kKernelKinds = 13;
+inline constexpr std::size_t kKernelKinds = 14;
 std::string_view name_of(KernelKind kind) noexcept;
 std::optional<KernelKind> kernel_kind_named(std::string_view name) noexcept;
 /// Its time depends on the precision that it multiplies in; that of the others on bytes alone.

@@ -45,12 +45,16 @@ class WorkOfGroup {
   }
 
  private:
+  /// The CUDA backend keeps scores of up to about so many in registers.
+  static constexpr double kManyKeys = 384;
+
   const Layer& layer(std::size_t i) const { return network_.layer(group_.layers[i]); }
   /// The product that the group begins with, if it does.
   const Layer& head() const { return layer(0); }
 
   std::optional<KernelKind> kind_of_group() const {
-    if (group_.kind == GroupKind::kAttention || head().op->name == "Attention") return KernelKind::kAttention;
+    if (group_.kind == GroupKind::kAttention || head().op->name == "Attention")
+      return 1e3 * keys() > kManyKeys ? KernelKind::kLong : KernelKind::kAttention;
     if (head().op->multiply_adds != nullptr) {
       if (head().op->kind != OpKind::kContraction) return KernelKind::kRecurrent;
       if (!ops::is_convolution(head())) return KernelKind::kProduct;
@@ -147,15 +151,16 @@ class WorkOfGroup {
            });
   }
 
+  /// Thousands of them: columns of what the last product of an attention reads.
+  double keys() const {
+    const Shape* shape = shape_of(layer(group_.layers.size() - 1).input(0));
+    return shape != nullptr && !shape->empty() ? 1e-3 * static_cast<double>(shape->back()) : 1;
+  }
+
   double depth(KernelKind kind) const {
-    const auto rows = [&](TensorId id, std::size_t from_end) {
-      const Shape* shape = shape_of(id);
-      return shape != nullptr && shape->size() >= from_end ? static_cast<double>((*shape)[shape->size() - from_end])
-                                                           : 1;
-    };
     if (kind == KernelKind::kRecurrent)
       return shape_of(head().input(0)) != nullptr ? static_cast<double>((*shape_of(head().input(0)))[0]) : 1;
-    if (kind == KernelKind::kAttention) return 1e-3 * rows(layer(group_.layers.size() - 1).input(0), 1);
+    if (kind == KernelKind::kAttention || kind == KernelKind::kLong) return keys();
     const double results = elements_of(spec_, head().outputs[0]);
     return results > 0 ? 1e-3 * work_of(spec_, head()).multiply_adds / results : 0;
   }
