@@ -104,6 +104,34 @@ TEST(KernelWork, ConvolutionsAreOfTheKindOfKernelThatTakesThem) {
   EXPECT_EQ(kind_of_convolution(32, 8, 9, 1, 1, Precision::kFP32), KernelKind::kConvolution) << "81 positions";
 }
 
+/// Softmax(q k) v over so many keys, as one group.
+KernelWork attention_over(std::int64_t keys) {
+  testing::Model model;
+  model.input("q", {2, 64, 32});
+  model.input("k", {2, 32, keys});
+  model.input("v", {2, keys, 32});
+  model.node("MatMul", {"q", "k"}, {"scores"}, "scores");
+  model.node("Softmax", {"scores"}, {"p"}, "softmax");
+  model.node("MatMul", {"p", "v"}, {"y"}, "values");
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{2, 64, 32}, {2, 32, keys}, {2, keys, 32}});
+  Group group{GroupKind::kAttention, {}};
+  for (const char* name : {"scores", "softmax", "values"}) group.layers.push_back(network->find_layer(name));
+  return *kernel_work(*spec, group, Precision::kFP16, DataType::kFloat16, 1);
+}
+
+TEST(KernelWork, AttentionOnManyKeysIsAKindOfItsOwn) {
+  EXPECT_EQ(attention_over(384).kind, KernelKind::kAttention);
+  EXPECT_EQ(attention_over(385).kind, KernelKind::kLong);
+  KernelModel model;
+  model.us[{KernelKind::kAttention, Precision::kFP16}] = {3};
+  EXPECT_DOUBLE_EQ(target_with(model).kernel_us(attention_over(500)), 3) << "targets of before know one kind";
+  model.us[{KernelKind::kLong, Precision::kFP16}] = {5};
+  EXPECT_DOUBLE_EQ(target_with(model).kernel_us(attention_over(500)), 5);
+  EXPECT_DOUBLE_EQ(target_with(model).kernel_us(attention_over(300)), 3);
+}
+
 double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
   testing::Model model;
   model.input("x", {m, k});
