@@ -42,7 +42,13 @@ _WORDS = {
 }  # fmt: skip
 #: Commands stay as they are, between quotes and on lines of their own. An option may have a value, or what stands for
 #: one, behind it.
-_OPTION = re.compile(r"`[^`\n]*`|^ +ulpscope .*$|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: ([\w.-]+))?", re.M)
+_OPTION = re.compile(r"`[^`\n]*`|^ +ulpscope .*$|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: (?!--)([\w.-]+))?", re.M)
+#: Formats of weights alone, which have names of their own; int4 is one already.
+_WEIGHTS_ALONE = re.compile(
+    r"(?<![\w'`-])(?:--(int8|fp8|mxfp8|nvfp4|mxfp4) --weights-only|"
+    r"--weights-only((?: --(?:int[48]|(?:mx)?fp8|(?:nv|mx)fp4))+)"
+    r"(?![\w-]))(?![\w-])"
+)
 
 
 def _argument(found: re.Match[str]) -> str:
@@ -63,6 +69,11 @@ def _argument(found: re.Match[str]) -> str:
     return name + found[0][len(option) :]
 
 
+def _weights_alone(found: re.Match[str]) -> str:
+    formats = [found[1]] if found[1] else [each[2:] for each in found[2].split()]
+    return ", ".join(f"'{each}'" if each == "int4" else f"'{each}-weights'" for each in formats)
+
+
 def in_python(message: str) -> str:
     """The message for somebody who calls functions."""
-    return _OPTION.sub(_argument, message)
+    return _OPTION.sub(_argument, _WEIGHTS_ALONE.sub(_weights_alone, message))

@@ -222,8 +222,8 @@ void check_bits(const SearchStrategy& options, PrecisionSet enabled) {
                     asked, name_of(*both), name_of(weights_alone(*both))));
   if (std::ranges::none_of(members, is_of_weights))
     refuse(asked +
-           ": expected --weights-only with formats beside it, which bits are spent on; try --weights-only "
-           "--int4 --nvfp4 --int8 --fp8");
+           ": expected formats for weights alone, which bits are spent on; try --weights-only --int4 --nvfp4 --int8 "
+           "--fp8");
 }
 
 void check_options(const SearchStrategy& options) {

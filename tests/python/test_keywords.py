@@ -62,6 +62,9 @@ def test_options_exist(folder, program):
         ("slow --keep:\n    ulpscope convert m --answer a -o b", "slow keep:\n    ulpscope convert m --answer a -o b"),
         ("got '--keep' and pip --upgrade", "got '--keep' and pip --upgrade"),
         ("layer 'a--keep'", "layer 'a--keep'"),
+        ("try --mxfp4 --weights-only, or another target", "try 'mxfp4-weights', or another target"),
+        ("try --weights-only --int4 --nvfp4 --fp8", "try 'int4', 'nvfp4-weights', 'fp8-weights'"),
+        ("try --keep --weights-only", "try keep the program's --weights-only"),
     ],
 )
 def test_sentences(ours, theirs):
