@@ -3,14 +3,24 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+#include <string_view>
+
 #include "ulpscope/tensor.h"
 
 namespace ulpscope::python {
+
+/// Names a value in errors: "input 'x'". The text is made where there is one.
+struct ValueName {
+  std::string_view kind, name;
+  std::string text() const;
+};
 
 /// The elements of anything that numpy.asarray takes (bfloat16: ml_dtypes). Shares the bytes of a C-contiguous array
 /// and keeps it alive. `what` names the value in errors. Throws Error(kInvalidArgument) for a type that tensors do not
 /// have.
 Tensor to_tensor(nanobind::handle value, const std::string& what);
+Tensor to_tensor(nanobind::handle value, const ValueName& what);
 
 /// A NumPy array of the tensor's type that shares its bytes. bfloat16 needs ml_dtypes.
 nanobind::object to_array(Tensor tensor);

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <initializer_list>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "dlpack.h"
@@ -29,21 +33,55 @@ struct Result {
   StreamHandle stream;
 };
 
-Tensors inputs_of(const Objects& values, StreamHandle stream) {
-  Tensors tensors;
-  for (const auto& [name, value] : values) {
-    const std::string what = fmt::format("input '{}'", name);
-    tensors.emplace(name,
-                    is_dlpack(value) ? from_dlpack(value, stream, what) : to_device_tensor(to_tensor(value, what)));
+/// Values by name, each asked once where it is.
+class Given {
+ public:
+  explicit Given(const Objects& values) : values_(values) {
+    for (const auto& [name, value] : values)
+      places_.push_back(is_dlpack(value) ? std::optional(place_of(value)) : std::nullopt);
   }
-  return tensors;
-}
 
-Tensors outputs_of(const Objects& values, StreamHandle stream) {
-  Tensors tensors;
-  for (const auto& [name, value] : values)
-    tensors.emplace(name, from_dlpack(value, stream, fmt::format("output '{}'", name)));
-  return tensors;
+  /// The first that is on a device; none: null.
+  nb::handle on_device() const {
+    auto place = places_.begin();
+    for (const auto& [name, value] : values_)
+      if (const auto& each = *place++; each && !each->is_on_cpu()) return value;
+    return {};
+  }
+
+  Tensors inputs(StreamHandle stream) const {
+    Tensors tensors;
+    auto place = places_.begin();
+    for (const auto& [name, value] : values_) {
+      const ValueName what{"input", name};
+      const auto& each = *place++;
+      tensors.emplace_hint(tensors.end(), name,
+                           each ? from_dlpack(value, *each, stream, what) : to_device_tensor(to_tensor(value, what)));
+    }
+    return tensors;
+  }
+  /// Arrays of NumPy are tensors of DLPack, too.
+  Tensors outputs(StreamHandle stream) const {
+    Tensors tensors;
+    auto place = places_.begin();
+    for (const auto& [name, value] : values_) {
+      const auto& each = *place++;
+      tensors.emplace_hint(tensors.end(), name,
+                           from_dlpack(value, each ? *each : place_of(value), stream, {"output", name}));
+    }
+    return tensors;
+  }
+
+ private:
+  const Objects& values_;
+  std::vector<std::optional<DlPlace>> places_;
+};
+
+/// `stream_of`: says the stream of a caller whose first tensor on a device this is, or None.
+StreamHandle stream_for(std::initializer_list<const Given*> all, const nb::callable& stream_of) {
+  for (const Given* given : all)
+    if (const nb::handle first = given->on_device(); first.is_valid()) return nb::cast<StreamHandle>(stream_of(first));
+  return nb::cast<StreamHandle>(stream_of(nb::none()));
 }
 
 std::map<std::string, Result> results_of(Tensors tensors, StreamHandle stream) {
@@ -95,21 +133,28 @@ void bind_device(nb::module_& module) {
           nb::arg("stream"));
   module.def("is_dlpack", &is_dlpack, nb::arg("value").none());
   module.def(
+      "is_on_device", [](nb::handle value) { return is_dlpack(value) && !place_of(value).is_on_cpu(); },
+      nb::arg("value").none());
+  module.def(
       "run_on_device",
-      [](const OnnxEngine& engine, const Objects& inputs, StreamHandle stream) {
-        const Tensors tensors = inputs_of(inputs, stream);
+      [](const OnnxEngine& engine, const Objects& inputs, const nb::callable& stream_of) {
+        const Given given(inputs);
+        const StreamHandle stream = stream_for({&given}, stream_of);
+        const Tensors tensors = given.inputs(stream);
         const nb::gil_scoped_release no_gil;
         return results_of(engine.run_on_device(tensors, to_stream(stream)), stream);
       },
-      nb::arg("engine"), nb::arg("inputs"), nb::arg("stream"));
+      nb::arg("engine"), nb::arg("inputs"), nb::arg("stream_of"));
   module.def(
       "bind",
-      [](const OnnxEngine& engine, const Objects& inputs, const Objects& outputs, StreamHandle stream) {
-        const Tensors in = inputs_of(inputs, stream), out = outputs_of(outputs, stream);
+      [](const OnnxEngine& engine, const Objects& inputs, const Objects& outputs, const nb::callable& stream_of) {
+        const Given given_inputs(inputs), given_outputs(outputs);
+        const StreamHandle stream = stream_for({&given_inputs, &given_outputs}, stream_of);
+        const Tensors in = given_inputs.inputs(stream), out = given_outputs.outputs(stream);
         const nb::gil_scoped_release no_gil;
-        return engine.bind(in, out, to_stream(stream));
+        return std::pair(engine.bind(in, out, to_stream(stream)), stream);
       },
-      nb::arg("engine"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("stream"));
+      nb::arg("engine"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("stream_of"));
 }
 
 }  // namespace ulpscope::python

@@ -42,6 +42,16 @@ struct DlManagedTensor {
 enum DlDeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
 constexpr const char *kFresh = "dltensor", *kUsed = "used_dltensor";
 
+/// Of the protocol's methods: texts that Python finds by their address.
+struct Names {
+  PyObject* give = PyUnicode_InternFromString("__dlpack__");
+  PyObject* device = PyUnicode_InternFromString("__dlpack_device__");
+};
+const Names& names() {
+  static const Names made;
+  return made;
+}
+
 struct TypeEntry {
   DataType type;
   std::uint8_t code, bits;
@@ -68,11 +78,11 @@ constexpr std::array kTypes{
     TypeEntry{DataType::kFloat8E8M0, 14, 8},
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& why) {
-  throw invalid_argument("[run] {}: {}", what, why);
+[[noreturn]] void refuse(const ValueName& what, const std::string& why) {
+  throw invalid_argument("[run] {}: {}", what.text(), why);
 }
 
-DataType type_of(const DlType& given, const std::string& what) {
+DataType type_of(const DlType& given, const ValueName& what) {
   for (const TypeEntry& entry : kTypes)
     if (given.lanes == 1 && entry.code == given.code && entry.bits == given.bits) return entry.type;
   refuse(what, fmt::format("expected a tensor of floats, integers or booleans with a whole number of bytes each, got "
@@ -111,12 +121,18 @@ std::string said(nb::python_error& error) {
                      nb::cast<std::string>(nb::str(error.value())));
 }
 
+nb::object called(nb::handle value) {
+  PyObject* const capsule = PyObject_CallMethodNoArgs(value.ptr(), names().give);
+  if (capsule == nullptr) throw nb::python_error();
+  return nb::steal(capsule);
+}
+
 /// What it gives, taken out of its capsule.
-DlManagedTensor* exported(nb::handle value, bool on_cuda, StreamHandle stream, const std::string& what) {
+DlManagedTensor* exported(nb::handle value, bool on_cuda, StreamHandle stream, const ValueName& what) {
   nb::object capsule;
   try {
-    capsule = on_cuda ? value.attr("__dlpack__")(nb::arg("stream") = stream == 0 ? StreamHandle{1} : stream)
-                      : value.attr("__dlpack__")();
+    capsule =
+        on_cuda ? value.attr("__dlpack__")(nb::arg("stream") = stream == 0 ? StreamHandle{1} : stream) : called(value);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
     refuse(what, fmt::format("expected a tensor that gives its memory, and its __dlpack__ raised {}", said(error)));
@@ -158,24 +174,43 @@ void free_unused(PyObject* capsule) {
 bool is_dlpack(nb::handle value) {
   static PyObject* const ndarray = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
   static PyObject* const scalar = nb::object(nb::module_::import_("numpy").attr("generic")).release().ptr();
-  return PyObject_IsInstance(value.ptr(), ndarray) != 1 && PyObject_IsInstance(value.ptr(), scalar) != 1 &&
-         nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "__dlpack_device__");
+  // Tensors are mostly of one class. It is kept alive, so that no other one has its address.
+  static PyObject* last = nullptr;
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  if (type == last) return true;
+  if (type == ndarray || PyObject_IsInstance(value.ptr(), ndarray) == 1 ||
+      PyObject_IsInstance(value.ptr(), scalar) == 1 || PyObject_HasAttr(value.ptr(), names().give) == 0 ||
+      PyObject_HasAttr(value.ptr(), names().device) == 0)
+    return false;
+  if (PyObject_HasAttr(type, names().give) == 1 && PyObject_HasAttr(type, names().device) == 1) {
+    PyObject* const before = std::exchange(last, nb::borrow(type).release().ptr());
+    Py_XDECREF(before);
+  }
+  return true;
 }
 
-DeviceTensor from_dlpack(nb::handle value, StreamHandle stream, const std::string& what) {
-  const nb::object device = value.attr("__dlpack_device__")();
-  const int kind = nb::cast<int>(nb::int_(device[0])), number = nb::cast<int>(nb::int_(device[1]));
-  const bool on_cuda = kind == kCuda || kind == kCudaManaged;
-  if (!on_cuda && kind != kCpu && kind != kCudaHost)
-    refuse(what,
-           fmt::format("expected a tensor on the CPU or on a CUDA device, got one on DLPack's device type {}", kind));
+bool DlPlace::is_on_cpu() const { return type == kCpu || type == kCudaHost; }
+bool DlPlace::is_on_cuda() const { return type == kCuda || type == kCudaManaged; }
+
+DlPlace place_of(nb::handle value) {
+  PyObject* const said = PyObject_CallMethodNoArgs(value.ptr(), names().device);
+  if (said == nullptr) throw nb::python_error();
+  const nb::object device = nb::steal(said);
+  return {nb::cast<int>(nb::int_(device[0])), nb::cast<int>(nb::int_(device[1]))};
+}
+
+DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, const ValueName& what) {
+  const bool on_cuda = place.is_on_cuda();
+  if (!on_cuda && !place.is_on_cpu())
+    refuse(what, fmt::format("expected a tensor on the CPU or on a CUDA device, got one on DLPack's device type {}",
+                             place.type));
   DlManagedTensor* const managed = exported(value, on_cuda, stream, what);
   DeviceTensor result;
   result.owner = std::make_shared<DlOwner>(managed);
   const DlTensor& tensor = managed->tensor;
   result.type = type_of(tensor.type, what);
   result.shape.assign(tensor.shape, tensor.shape + tensor.rank);
-  if (on_cuda) result.cuda = number;
+  if (on_cuda) result.cuda = place.number;
   if (!is_dense(tensor))
     refuse(what, fmt::format("expected elements in row-major order without gaps, got the shape {} with strides {}; try "
                              ".contiguous()",

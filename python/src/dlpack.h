@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "arrays.h"
 #include "ulpscope/device_tensor.h"
 
 namespace ulpscope::python {
@@ -17,10 +18,19 @@ inline void* to_stream(StreamHandle handle) { return reinterpret_cast<void*>(han
 /// It is a tensor of DLPack, and no array of NumPy's.
 bool is_dlpack(nanobind::handle value);
 
+/// Where a tensor of DLPack is, as DLPack numbers devices.
+struct DlPlace {
+  int type, number;
+  bool is_on_cpu() const;
+  bool is_on_cuda() const;
+};
+/// What it says itself. REQUIRES: it has __dlpack_device__.
+DlPlace place_of(nanobind::handle value);
+
 /// The elements of a tensor of DLPack, where they are. On a CUDA device, its owner makes the stream wait for what they
-/// still take. `what` names the value in errors. Throws Error(kInvalidArgument) for a type or device that tensors do
+/// still take. `place`: where it is. Throws Error(kInvalidArgument) for a type or device that tensors do
 /// not have, for elements that are not row-major without gaps, and where its owner refuses.
-DeviceTensor from_dlpack(nanobind::handle value, StreamHandle stream, const std::string& what);
+DeviceTensor from_dlpack(nanobind::handle value, DlPlace place, StreamHandle stream, const ValueName& what);
 
 /// A capsule "dltensor" that keeps the tensor. Throws nanobind::buffer_error for types that DLPack has not.
 nanobind::object to_dlpack(const DeviceTensor& tensor);

@@ -46,9 +46,9 @@ std::vector<Tensor> run_with(const OnnxEngine& engine, const std::vector<Tensor>
 }
 
 /// An array, or a tensor of DLPack on the CPU. REQUIRES: not on a device.
-Tensor input_of(nb::handle value, const std::string& what) {
+Tensor input_of(nb::handle value, const ValueName& what) {
   if (!is_dlpack(value)) return to_tensor(value, what);
-  return to_cpu_tensor(from_dlpack(value, 0, what));
+  return to_cpu_tensor(from_dlpack(value, place_of(value), 0, what));
 }
 
 /// `given`: constants by name, as well as the inputs.
@@ -57,11 +57,11 @@ std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::obje
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool named = i < engine.inputs().size();
-    tensors.push_back(
-        input_of(inputs[i], named ? fmt::format("input '{}'", engine.inputs()[i].name) : fmt::format("input {}", i)));
+    tensors.push_back(named ? input_of(inputs[i], {"input", engine.inputs()[i].name})
+                            : input_of(inputs[i], {"input", std::to_string(i)}));
   }
   std::map<std::string, Tensor> named;
-  for (const auto& [name, value] : given) named.emplace(name, input_of(value, fmt::format("input '{}'", name)));
+  for (const auto& [name, value] : given) named.emplace(name, input_of(value, {"input", name}));
   std::vector<Tensor> results;
   {
     nb::gil_scoped_release no_gil;

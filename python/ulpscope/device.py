@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Any, Dict, Iterable, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
 from .arguments import shown
 from .errors import invalid_argument
@@ -13,17 +13,8 @@ from .native import _core
 #: An output on the engine's device: `numpy()` copies it, and `from_dlpack` of other libraries takes it as it is.
 DeviceTensor = _core.DeviceTensor
 
-_ON_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
-
-
-def is_dlpack(value: Any) -> bool:
-    """It is a tensor of DLPack, and not NumPy's."""
-    return _core.is_dlpack(value)
-
-
-def is_on_device(value: Any) -> bool:
-    """It is in the memory of something else than the CPU."""
-    return is_dlpack(value) and value.__dlpack_device__()[0] not in _ON_CPU
+is_dlpack = _core.is_dlpack  #: It is a tensor of DLPack, and not NumPy's.
+is_on_device = _core.is_on_device  #: It is in the memory of something else than the CPU.
 
 
 def _handle(stream: Any) -> Optional[int]:
@@ -60,6 +51,11 @@ def stream_of(stream: Any, tensors: Iterable[Any], where: str) -> int:
     return 0
 
 
+def stream_finder(stream: Any, where: str) -> Callable[[Any], int]:
+    """stream_of for the first tensor on a device, or None where all are on the CPU."""
+    return lambda first: stream_of(stream, () if first is None else (first,), where)
+
+
 class BoundRun:
     """Runs of an engine between fixed tensors: what `Engine.bind` gives."""
 
@@ -67,9 +63,9 @@ class BoundRun:
         self, engine: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], stream: Any, where: str
     ) -> None:
         self._tensors = [*inputs.values(), *outputs.values()]
+        self._on_device = [tensor for tensor in self._tensors if is_on_device(tensor)][:1]
         self._where = where
-        handle = stream_of(stream, self._tensors, where)
-        self._run = _core.bind(engine, inputs, outputs, handle)
+        self._run, handle = _core.bind(engine, inputs, outputs, stream_finder(stream, where))
         self._outputs: Dict[str, Any] = dict(outputs) or dict(self._run.outputs(handle))
 
     @property
@@ -82,5 +78,5 @@ class BoundRun:
 
         stream: as of Engine.run.
         """
-        self._run.run(stream_of(stream, self._tensors, self._where))
+        self._run.run(stream_of(stream, self._on_device, self._where))
         return self._outputs

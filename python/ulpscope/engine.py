@@ -10,7 +10,7 @@ import numpy as np
 from .arguments import FilePath, checked, shown
 from .calibration import Calibration
 from .data import Source, precisions_of
-from .device import BoundRun, is_dlpack, is_on_device, stream_of
+from .device import BoundRun, is_dlpack, is_on_device, stream_finder, stream_of
 from .errors import invalid_argument
 from .native import _core, assign
 
@@ -53,7 +53,7 @@ def _array(value: Any, spec: TensorSpec, where: str) -> np.ndarray[Any, Any]:
 
 
 def _typed(value: Any, spec: TensorSpec, where: str) -> Any:
-    return value if isinstance(value, (np.ndarray, np.generic)) or is_dlpack(value) else _array(value, spec, where)
+    return value if is_dlpack(value) or isinstance(value, (np.ndarray, np.generic)) else _array(value, spec, where)
 
 
 def _scales_of(calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]]) -> Dict[str, float]:
@@ -227,7 +227,7 @@ class Engine:
             raise invalid_argument(
                 f"[run] {self._where}outputs: expected 'host', 'device' or tensors by name, got {shown(outputs)}"
             )
-        results = _core.run_on_device(self._engine, named, stream_of(stream, named.values(), self._where))
+        results = _core.run_on_device(self._engine, named, stream_finder(stream, self._where))
         ordered = {spec.name: results[spec.name] for spec in self._outputs}
         return ordered if outputs == "device" else {name: tensor.numpy() for name, tensor in ordered.items()}
 
