@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "core/messages.h"
 #include "engine/int8.h"
@@ -48,6 +50,29 @@ std::string fp8_obstacle(const Specialization& spec, const Layer& layer) {
   if (num_elements(weights) / (weights[0] * weights[1]) > kLargestWindow)
     return fmt::format("fp8 convolutions have windows of at most {} elements", kLargestWindow);
   return {};
+}
+
+/// Weights with a scale per channel, so few in each that float32 scales would take more than 0.6 bits of a weight
+/// (kernels of few channels, depthwise ones): floats of 8 bits keep their digits under one scale for all, down to
+/// channels 2^11 times smaller than the largest.
+bool shares_one_scale(const Specialization& spec, const Layer& layer) {
+  constexpr std::int64_t kFew = 54, kMost = 1 << 18;
+  constexpr float kSpread = 1024;
+  const Tensor& weights = spec.value(layer.inputs[1]);
+  const std::int64_t channels = output_channels(spec, layer);
+  if (channels == 0 || weights.size() == 0 || weights.size() / channels >= kFew || weights.size() > kMost ||
+      weights.type() != DataType::kFloat32 ||
+      dequantized_weights(spec, layer.inputs[1], weight_channel_axis(spec, layer), channels))
+    return false;
+  const ScaleLayout layout = weight_scales(spec, layer);
+  std::vector<float> largest(static_cast<std::size_t>(num_elements(layout.scales)), 0.0f);
+  const Tensor values = weights.in_memory();
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    float& channel = largest[static_cast<std::size_t>(layout.index(i))];
+    channel = std::max(channel, std::fabs(values.data<float>()[i]));
+  }
+  const float most = std::ranges::max(largest);
+  return std::ranges::all_of(largest, [&](float each) { return each == 0 || each * kSpread >= most; });
 }
 
 /// The weights that the file has behind a DequantizeLinear are what the form would make of them.
@@ -121,6 +146,9 @@ Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision p
       result.rule = BlockScale::kLeastError;
   } else if (constant && (!is_product(layer.op->function) || (matrices && form.is_quantized() && form.products_only))) {
     // cuBLASLt takes scales per column for both operands or none, at a third of the speed.
+    result = {.format = result.format, .granularity = Granularity::kTensor};
+  } else if (constant && result.granularity == Granularity::kChannel && format_of(result.format).is_float &&
+             shares_one_scale(spec, layer)) {
     result = {.format = result.format, .granularity = Granularity::kTensor};
   }
   return result;
