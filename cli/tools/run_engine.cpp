@@ -9,6 +9,7 @@
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
 #include "tools/timing_cache.h"
+#include "ulpscope/calibrate.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -52,7 +53,15 @@ bool reduces_precision(const BuildOptions& build) { return !build.enabled.empty(
 std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host) {
   if (options.model.type() == ModelType::kEngine) return load_built_engine(options);
   Model model = load_network(options.network_args(), host);
-  if (!options.answer_scales.empty()) ModelAccess::loaded(model).build.scales = options.answer_scales;
+  BuildOptions& build = ModelAccess::loaded(model).build;
+  if (!options.answer_scales.empty())
+    build.scales = options.answer_scales;
+  else if (options.answer && !options.config.calibration_cache && build.enabled.needs_calibration() &&
+           !brings_scales(model))
+    log_warning(
+        "[options] --answer: '{}' has no scales of activations, so they are calibrated on the inputs given here: its "
+        "errors were measured with others; try --calibration-cache, or a search that saves them",
+        *options.answer);
   add_scales(options.network_args(), host, model);
   check_interrupted();
   Progress progress;
