@@ -84,29 +84,50 @@ class ElementsOfWeights final : public TensorSource {
   const Tensor values_, scales_;
 };
 
-/// quantized_and_back(), with scales that are chosen once and `kept`: that takes much longer than all else, and they
-/// are small beside what they make.
-Tensor by_kept_scales(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, ScaleRules rules,
-                      const PreparedAccess& kept) {
-  if (!kept || !chooses_scales(encoding)) return quantized_and_back(encoding, layout, values, rules);
-  Tensor result;
+/// Numbers that are rounded in their place where nobody else has them, else in a copy.
+class OwnValues {
+ public:
+  OwnValues(Tensor values, bool own) : values_(std::move(values)), own_(own) {}
+
+  void quantize_and_back(const Encoding& encoding, const ScaleLayout& layout, const ScaleRules& rules,
+                         ChosenScales* chosen = nullptr) {
+    if (own_) return ulpscope::quantize_and_back(encoding, layout, values_, rules, chosen);
+    Tensor made = quantized_and_back(encoding, layout, values_, rules, chosen);
+    release_elements(values_);
+    values_ = std::move(made);
+    own_ = true;
+  }
+  Tensor take() { return std::move(values_); }
+
+ private:
+  Tensor values_;
+  bool own_;
+};
+
+/// Quantizes with scales that are chosen once and `kept`: that takes much longer than all else, and they are small
+/// beside what they make.
+void by_kept_scales(const Encoding& encoding, const ScaleLayout& layout, OwnValues& values, ScaleRules rules,
+                    const PreparedAccess& kept) {
+  if (!kept || !chooses_scales(encoding)) return values.quantize_and_back(encoding, layout, rules);
+  bool is_made = false;
   const auto chosen = std::static_pointer_cast<const ChosenScales>(kept([&] {
     auto made = std::make_shared<ChosenScales>();
-    result = quantized_and_back(encoding, layout, values, rules, made.get());
+    values.quantize_and_back(encoding, layout, rules, made.get());
+    is_made = true;
     return PreparedObject{.object = made, .bytes = made->scales.bytes(), .costly = true};
   }));
-  if (result) return result;
+  if (is_made) return;
   rules.second = chosen->second;
   rules.chosen = chosen->scales.values<float>();
-  return quantized_and_back(encoding, layout, values, rules);
+  values.quantize_and_back(encoding, layout, rules);
 }
 
 /// Weights that are stored as elements, as numbers.
-Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, const Tensor& values,
+Tensor as_stored(const Specialization& spec, const Layer& l, const Operand& weights, OwnValues values,
                  const PreparedAccess& scales = {}) {
   const ScaleLayout layout = scale_layout(spec, l, 1, *weights.encoding);
-  Tensor result = by_kept_scales(*weights.encoding, layout, values, rules_of(weights), scales);
-  release_elements(values);
+  by_kept_scales(*weights.encoding, layout, values, rules_of(weights), scales);
+  Tensor result = values.take();
   round_parallel(result.data<float>(), result.data<float>(), result.size(), weights.rounding);
   return result;
 }
@@ -153,21 +174,33 @@ std::pair<Rounding, Rounding> PreparedConstants::roundings(const Operand& operan
   return {needed(operand.first), needed(operand.rounding)};
 }
 
+std::function<void()> PreparedConstants::room_for(const Tensor& value) const {
+  return weights_.room(static_cast<std::size_t>(value.size()) * sizeof(float));
+}
+
 ConstantSource PreparedConstants::source(const Operand& operand) const {
   return source(spec_.value(operand.tensor), roundings(operand));
 }
 
-ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding, Rounding> roundings) {
-  return [value, roundings] { return rounded(value, roundings.first, roundings.second); };
+ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding, Rounding> roundings) const {
+  return [value, roundings, room = room_for(value)] {
+    room();
+    return rounded(value, roundings.first, roundings.second);
+  };
 }
 
 ConstantSource PreparedConstants::weights(const ProductKernel& kernel) const {
   const Operand& operand = kernel.operands[1];
   if (!operand.is_encoded()) return source(operand);
-  return [&spec = spec_, &l = layer(kernel.layer), operand, first = roundings(operand).first,
-          scales = weights_.access(weights_key(kernel) + "|chosen scales")] {
-    return as_stored(spec, l, operand, rounded(spec.value(operand.tensor), first, Rounding::kNone), scales);
-  };
+  return
+      [&spec = spec_, &l = layer(kernel.layer), operand, first = roundings(operand).first,
+       scales = weights_.access(weights_key(kernel) + "|chosen scales"), room = room_for(spec_.value(operand.tensor))] {
+        const Tensor& value = spec.value(operand.tensor);
+        room();
+        Tensor numbers = rounded(value, first, Rounding::kNone);
+        const bool own = first != Rounding::kNone || value.source() != nullptr;  // Then they were made for this.
+        return as_stored(spec, l, operand, {std::move(numbers), own}, scales);
+      };
 }
 
 std::string PreparedConstants::weights_key(const ProductKernel& kernel) const {
@@ -204,7 +237,7 @@ ConstantSource PreparedConstants::convolution_weights(const ProductKernel& kerne
   return [&spec = spec_, &l, operand = kernel.operands[1], coded,
           scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
     Tensor result = scaled_weights(spec, l, scale);
-    if (coded) return as_stored(spec, l, operand, result);
+    if (coded) return as_stored(spec, l, operand, {std::move(result), true});
     round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
   };
@@ -261,7 +294,7 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
     if (operand.encoding->granularity != Granularity::kBlock && operand.rounding == Rounding::kNone)
       return weights_of_elements(l, operand, value, key, false);
     return weights_.get(fmt::format("{}|as stored, rounded {}", key, static_cast<int>(operand.rounding)),
-                        [&] { return as_stored(spec_, l, operand, value); });
+                        [&] { return as_stored(spec_, l, operand, {value, false}); });
   }
   // Integers times one scale already.
   if (dequantized_weights(spec_, operand.tensor, 0, 1)) return value;

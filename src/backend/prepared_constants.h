@@ -34,7 +34,7 @@ class PreparedConstants {
   Tensor get(const Operand& operand) const;
   /// The same, not kept: for who packs it.
   ConstantSource source(const Operand& operand) const;
-  static ConstantSource source(const Tensor& value, std::pair<Rounding, Rounding> roundings);
+  ConstantSource source(const Tensor& value, std::pair<Rounding, Rounding> roundings) const;
   /// The weights of a product that stores them as elements and reads them as numbers; of others, source().
   ConstantSource weights(const ProductKernel& kernel) const;
   /// Names these; adds nothing where source() is meant.
@@ -74,6 +74,8 @@ class PreparedConstants {
   const Layer& layer(LayerId id) const { return spec_.network->layer(id); }
   /// The elements of a constant are the file's own, in a type that this rounding keeps.
   bool file_holds(TensorId id, Rounding rounding) const;
+  /// For what is packed of a constant as float32.
+  std::function<void()> room_for(const Tensor& value) const;
   std::string scale_shift_key(const Layer& l) const;
 
   const Specialization& spec_;

@@ -87,9 +87,9 @@ struct WeightCache::Entries {
   }
 
   /// REQUIRES: `mutex` is held.
-  void make_room() {
-    drop_unused(false, [&] { return too_much(); });
-    if (too_much()) free_arenas.clear();
+  void make_room(std::size_t more = 0) {
+    drop_unused(false, [&] { return too_much(more); });
+    if (too_much(more)) free_arenas.clear();
     make_device_room(0);
   }
   /// REQUIRES: `mutex` is held.
@@ -106,7 +106,10 @@ struct WeightCache::Entries {
         drop(*oldest);
       }
   }
-  bool too_much() const { return bytes > limits.prepared || held_element_bytes() > limits.process; }
+  bool too_much(std::size_t more = 0) const {
+    return more > limits.prepared || bytes > limits.prepared - more || more > limits.process ||
+           held_element_bytes() > limits.process - more;
+  }
 
   /// REQUIRES: `mutex` is held.
   void drop(Entry& entry) {
@@ -159,6 +162,13 @@ std::size_t WeightCache::device_bytes() const {
 void WeightCache::make_device_room(std::size_t bytes) {
   const std::lock_guard lock(entries_->mutex);
   entries_->make_device_room(bytes);
+}
+
+std::function<void()> WeightCache::room(std::size_t bytes) {
+  return [entries = entries_, bytes] {
+    const std::lock_guard lock(entries->mutex);
+    entries->make_room(bytes);
+  };
 }
 
 Tensor WeightCache::get(const std::string& key, const std::function<Tensor()>& make) {

@@ -54,6 +54,10 @@ class WeightCache {
   /// All of that.
   void drop_unused_on_device() { make_device_room(Limits::kNone); }
 
+  /// To be called by what prepares so many bytes, before it does: what would give way to them gives way already, so
+  /// that it is not in memory beside what they are made of.
+  std::function<void()> room(std::size_t bytes);
+
   /// The tensor that `make` gives. `key` names the constants and what is done to them.
   Tensor get(const std::string& key, const std::function<Tensor()>& make);
 

@@ -53,6 +53,22 @@ float second_of(const Encoding& encoding, const Tensor& values, const ScaleRules
   return scale > 0 && std::isfinite(scale) ? scale : 1;
 }
 
+/// `out` may be the values.
+void quantize_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
+                       const ScaleRules& rules, ChosenScales* chosen, float* out) {
+  if (encoding.granularity != Granularity::kBlock) {
+    const NumericFormat& format = format_of(encoding.format);
+    return quantize(format, layout, values, own_scales(format, layout, values), out, true);
+  }
+  const float second = second_of(encoding, values, rules);
+  float* scales = nullptr;
+  if (chosen != nullptr) {
+    *chosen = {Tensor(DataType::kFloat32, layout.scales), second};
+    scales = chosen->scales.data<float>();
+  }
+  quantize_blocks(encoding, layout, values, second, rules, true, out, scales);
+}
+
 }  // namespace
 
 float scale_for(const NumericFormat& format, float largest) noexcept {
@@ -128,17 +144,14 @@ Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Te
 
 Tensor quantized_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
                           const ScaleRules& rules, ChosenScales* chosen) {
-  if (encoding.granularity != Granularity::kBlock)
-    return dequantized(quantize(encoding, layout, values, rules), layout);
   Tensor result = weights_tensor(DataType::kFloat32, values.shape());
-  const float second = second_of(encoding, values, rules);
-  float* scales = nullptr;
-  if (chosen != nullptr) {
-    *chosen = {Tensor(DataType::kFloat32, layout.scales), second};
-    scales = chosen->scales.data<float>();
-  }
-  quantize_blocks(encoding, layout, values, second, rules, true, result.data<float>(), scales);
+  quantize_and_back(encoding, layout, values, rules, chosen, result.data<float>());
   return result;
+}
+
+void quantize_and_back(const Encoding& encoding, const ScaleLayout& layout, Tensor& values, const ScaleRules& rules,
+                       ChosenScales* chosen) {
+  quantize_and_back(encoding, layout, values, rules, chosen, values.data<float>());
 }
 
 Tensor dequantized(const Quantized& from, const ScaleLayout& layout) {

@@ -18,9 +18,12 @@ struct ChosenScales {
 /// Whether quantize() chooses among several scales per block.
 bool chooses_scales(const Encoding& encoding);
 
-/// dequantized(quantize(...)), without the elements and scales in between where these are of blocks. `chosen`: where
-/// what was chosen goes; REQUIRES then: chooses_scales().
+/// dequantized(quantize(...)), without the elements in between. `chosen`: where what was chosen goes; REQUIRES then:
+/// chooses_scales().
 Tensor quantized_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
                           const ScaleRules& rules = {}, ChosenScales* chosen = nullptr);
+/// The same, in the place of the values.
+void quantize_and_back(const Encoding& encoding, const ScaleLayout& layout, Tensor& values,
+                       const ScaleRules& rules = {}, ChosenScales* chosen = nullptr);
 
 }  // namespace ulpscope

@@ -1,12 +1,15 @@
 #include "graph/deferred_fold.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 #include "formats/coded_elements.h"
 #include "formats/stored_elements.h"
 #include "graph/inference.h"
@@ -24,13 +27,13 @@ class Moved final : public TensorSource {
 
   Tensor make() const override {
     const Tensor input = input_.in_memory();
-    const std::array<const Tensor*, 1> inputs{&input};
-    std::array<Tensor, 1> outputs{weights_tensor(input.type(), shape_)};
-    const std::array<DataType, 1> types{type_};
-    KernelContext context(layer_, inputs, outputs, types, nullptr);
-    run_kernel(context);
+    Tensor result = weights_tensor(input.type(), shape_);
+    if (is_transpose() && input.rank() == 2)
+      transpose(input, result);
+    else
+      run(input, result);
     MappedFile::release(input.raw(), input.bytes());
-    return std::move(outputs[0]);
+    return result;
   }
 
   const Tensor& input() const noexcept { return input_; }
@@ -41,6 +44,39 @@ class Moved final : public TensorSource {
   }
 
  private:
+  void run(const Tensor& input, Tensor& output) const {
+    const std::array<const Tensor*, 1> inputs{&input};
+    const std::array<DataType, 1> types{type_};
+    KernelContext context(layer_, inputs, {&output, 1}, types, nullptr);
+    run_kernel(context);
+  }
+
+  /// Some rows at a time, so that what is mapped and its copy are never both in memory as a whole.
+  void transpose(const Tensor& input, Tensor& output) const {
+    constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+    const std::int64_t rows = input.shape()[0], columns = input.shape()[1];
+    const std::int64_t most = std::clamp<std::int64_t>(kPiece / std::max<std::int64_t>(columns, 1), 1, rows);
+    if (most == rows) return run(input, output);
+    const std::size_t size = size_of(input.type());
+    const auto* in = static_cast<const std::byte*>(input.raw());
+    auto* out = static_cast<std::byte*>(output.raw());
+    for (std::int64_t row = 0; row < rows; row += most) {
+      const std::int64_t count = std::min(most, rows - row);
+      void* const first = const_cast<std::byte*>(in) + static_cast<std::size_t>(row * columns) * size;
+      const Tensor piece = Tensor::borrow(input.type(), {count, columns}, first, nullptr);
+      Tensor turned(input.type(), {columns, count});
+      run(piece, turned);
+      const auto* from = static_cast<const std::byte*>(turned.raw());
+      const std::size_t bytes = static_cast<std::size_t>(count) * size;
+      parallel_for(columns, items_per_task(columns, count), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t c = begin; c < end; ++c)
+          std::memcpy(out + static_cast<std::size_t>(c * rows + row) * size, from + static_cast<std::size_t>(c) * bytes,
+                      bytes);
+      });
+      MappedFile::release(piece.raw(), piece.bytes());
+    }
+  }
+
   const Layer layer_;
   const Tensor input_;
   const DataType type_;

@@ -35,7 +35,26 @@ std::vector<double> channel_squares(const Tensor& values, int dimension, std::in
   return squares;
 }
 
-WeightLoss::Channel outlier(const Tensor& values, const Tensor& restored, const ScaleLayout& layout, int dimension) {
+/// What elements stand for.
+class Restored {
+ public:
+  Restored(const Quantized& stored, const ScaleLayout& layout)
+      : elements_(stored.elements.data<float>()),
+        scales_(stored.scales.data<float>()),
+        second_(stored.second),
+        layout_(layout) {}
+
+  double operator[](std::int64_t i) const {
+    return static_cast<double>(elements_[i] * (scales_[layout_.index(i)] * second_));
+  }
+
+ private:
+  const float *elements_, *scales_;
+  const float second_;
+  const ScaleLayout& layout_;
+};
+
+WeightLoss::Channel outlier(const Tensor& values, const Restored& restored, const ScaleLayout& layout, int dimension) {
   std::int64_t inner = 1;
   std::vector<double> squares = channel_squares(values, dimension, inner);
   const auto channels = std::ssize(squares);
@@ -52,7 +71,7 @@ WeightLoss::Channel outlier(const Tensor& values, const Tensor& restored, const 
     const std::int64_t channel = i / inner % channels;
     if (channel == result.number || (layout.blocked && channel / layout.block != result.number / layout.block))
       continue;
-    const double x = values.data<float>()[i], d = static_cast<double>(restored.data<float>()[i]) - x;
+    const double x = values.data<float>()[i], d = restored[i] - x;
     error += d * d;
     of += x * x;
   }
@@ -64,7 +83,7 @@ WeightLoss::Channel outlier(const Tensor& values, const Tensor& restored, const 
 
 WeightLoss weight_loss(const Tensor& values, const Quantized& stored, const Encoding& encoding,
                        const ScaleLayout& layout, const std::vector<int>& dimensions) {
-  const Tensor restored = dequantized(stored, layout);
+  const Restored restored(stored, layout);
   const double top = format_of(encoding.format).largest();
   std::vector<Share> shares(static_cast<std::size_t>(std::max<std::int64_t>(num_elements(layout.scales), 1)));
   const auto scale_of = [&](std::int64_t share) {
@@ -74,7 +93,7 @@ WeightLoss weight_loss(const Tensor& values, const Quantized& stored, const Enco
   double errors = 0, squares = 0, saturation = 0;
   for (std::int64_t i = 0; i < values.size(); ++i) {
     const std::int64_t at = layout.index(i);
-    const double x = values.data<float>()[i], y = restored.data<float>()[i], d = y - x;
+    const double x = values.data<float>()[i], y = restored[i], d = y - x;
     Share& share = shares[static_cast<std::size_t>(at)];
     share.error += d * d;
     share.squares += x * x;

@@ -66,6 +66,25 @@ TEST(WeightCache, DropsWhatIsCostlyLast) {
   EXPECT_EQ(costly, 2);
 }
 
+TEST(WeightCache, WhatGivesWayToSomethingIsGoneBeforeThatIsMade) {
+  WeightCache cache;
+  cache.set_limits({25, kUnlimited});
+  int a = 0, b = 0;
+  const PreparedSource first = counted(cache, "a", 10, a), second = counted(cache, "b", 10, b);
+  const std::weak_ptr<const void> longest_unused = first(), other = second();
+  cache.room(5)();
+  EXPECT_FALSE(longest_unused.expired());
+  cache.room(15)();
+  EXPECT_TRUE(longest_unused.expired());
+  EXPECT_FALSE(other.expired());
+  const auto held = second();
+  cache.room(100)();  // More than there may be: all goes that nobody holds.
+  EXPECT_FALSE(other.expired());
+  cache.set_limits({kUnlimited, kUnlimited});
+  cache.room(kUnlimited)();
+  EXPECT_FALSE(other.expired());
+}
+
 TEST(WeightCache, CountsTensorsThatAreInUse) {
   WeightCache cache;
   cache.set_limits({1, kUnlimited});

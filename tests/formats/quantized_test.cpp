@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -191,6 +192,27 @@ TEST(Quantized, ScalesRoundedDownBringTheLargestExponentToThatOfTheFormat) {
     own.rule = BlockScale::kLargestRoundedDown;
     EXPECT_EQ(quantize(own, ScaleLayout(own, values.shape()), values).scales.data<float>()[0], scale) << largest;
   }
+}
+
+TEST(Quantized, ElementsAndBackAreTheSameInPlace) {
+  const Shape shape{6, 64};
+  for (const Format format : {Format::kInt8, Format::kInt4, Format::kFloat8E4M3, Format::kFloat4E2M1})
+    for (const Granularity granularity : {Granularity::kTensor, Granularity::kChannel, Granularity::kBlock}) {
+      Encoding encoding{.format = format, .granularity = granularity, .axis = 1, .block = 32};
+      if (granularity == Granularity::kBlock && format_of(format).is_float) encoding.scale = Format::kFloat8E8M0;
+      Tensor values = random_values(shape);
+      values.data<float>()[3] = -0.0f;
+      values.data<float>()[70] = -1e-30f;
+      const ScaleLayout layout = granularity == Granularity::kTensor ? ScaleLayout() : ScaleLayout(encoding, shape);
+      const Tensor expected = dequantized(quantize(encoding, layout, values), layout);
+      const Tensor apart = quantized_and_back(encoding, layout, values);
+      quantize_and_back(encoding, layout, values);
+      for (std::int64_t i = 0; i < values.size(); ++i) {
+        const auto bits = [&](const Tensor& of) { return std::bit_cast<std::uint32_t>(of.data<float>()[i]); };
+        ASSERT_EQ(bits(apart), bits(expected)) << to_string(encoding) << " " << i;
+        ASSERT_EQ(bits(values), bits(expected)) << to_string(encoding) << " " << i;
+      }
+    }
 }
 
 /// To the nearest value of a format, found among its codes.

@@ -164,7 +164,7 @@ std::unique_ptr<Kernel> Lowering::weighted_product(MatMulSpec spec, const Operan
   if (const Tensor matrix = transposed_matrix(value)) {
     value = matrix;
     spec.transpose_b = !spec.transpose_b;
-    spec.constant_b = PreparedConstants::source(matrix, roundings);
+    spec.constant_b = constants_.source(matrix, roundings);
     spec.key_b += "|of its transpose";
   }
   if (auto made = make_narrow_matmul_kernel(spec, value, roundings.first, roundings.second)) return made;
