@@ -24,6 +24,15 @@ Tensor codes_of_powers(const Tensor& powers) {
   return codes;
 }
 
+/// A matrix of float32, transposed.
+Tensor turned(const Tensor& matrix) {
+  const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  Tensor result(DataType::kFloat32, {columns, rows});
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t r = 0; r < rows; ++r) result.data<float>()[c * rows + r] = matrix.data<float>()[r * columns + c];
+  return result;
+}
+
 /// Renames what a sub-graph takes from around it.
 void rename_free(onnx::GraphProto& graph, Names names) {
   for (const auto& input : graph.input()) names.erase(input.name());
@@ -185,14 +194,21 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
   const std::string& name = network_.tensor(id).name;
   const std::string elements = file_.fresh(fmt::format("{}_{}", name, name_of(how.type)));
   std::string scale = file_.fresh(name + "_scale");
-  add_initializer(elements, how.elements, how.type);
   if (how.scale_type == DataType::kUInt8) {
-    add_initializer(scale, codes_of_powers(how.scales), DataType::kUInt8);
     result = file_.fresh(name + "_dequantized");
-    dequantize_by_codes(name, elements, scale, result, how);
+    // As TensorRT's own exporters write it: blocks along the last dimension, a Transpose behind them.
+    const bool turns = how.axis == 0 && how.elements.rank() == 2;
+    const std::string made = turns ? file_.fresh(name + "_turned") : result;
+    TypedChanges::Quantized written = how;
+    if (turns) written.axis = 1;
+    add_initializer(elements, turns ? turned(how.elements) : how.elements, how.type);
+    add_initializer(scale, codes_of_powers(turns ? turned(how.scales) : how.scales), DataType::kUInt8);
+    dequantize_by_codes(name, elements, scale, made, written);
+    if (turns) add_node("Transpose", name + "_turned", {made}, {result});
     ++file_.report.stored_weights;
     return result;
   }
+  add_initializer(elements, how.elements, how.type);
   add_initializer(scale, how.scales, how.scale_type);
   DataType yields = how.scale_type;
   if (how.second) {

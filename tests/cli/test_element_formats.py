@@ -119,9 +119,12 @@ def test_typed_models(run, tmp_path, product, name, half):
     if name == "MXFP8 on both sides":
         assert [each.version for each in typed.opset_import if each.domain == "trt"] == [1]
         (scales,) = [each for each in typed.graph.initializer if each.name.endswith("_scale")]
-        assert scales.data_type == TensorProto.UINT8 and list(scales.dims) == [SUM // 32, COLUMNS]
-        readers = [each.op_type for each in typed.graph.node if scales.name in each.input]
-        assert readers == ["TRT_MXFP8DequantizeLinear"]
+        assert scales.data_type == TensorProto.UINT8 and list(scales.dims) == [COLUMNS, SUM // 32]
+        (reader,) = [each for each in typed.graph.node if scales.name in each.input]
+        assert reader.op_type == "TRT_MXFP8DequantizeLinear"
+        assert {each.name: each.i for each in reader.attribute}["axis"] == 1
+        (behind,) = [each.op_type for each in typed.graph.node if reader.output[0] in each.input]
+        assert behind == "Transpose"
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
     assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
