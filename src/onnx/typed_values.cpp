@@ -1,6 +1,10 @@
 // Initializers, descriptions of values, and versions of a typed file.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "onnx/element_type.h"
 #include "onnx/typed_graph.h"
 
@@ -147,7 +151,9 @@ void TypedFile::write_versions() {
   for (auto& import : *model.mutable_opset_import())
     if (domain_of(import.domain()).empty()) import.set_version(changes.opset);
   // The IR version that came with the opset; older readers would not know the opset either.
-  const int ir = changes.opset >= 21 ? 10 : changes.opset >= 19 ? 9 : changes.opset >= 15 ? 8 : 7;
+  constexpr std::array kFirst{std::pair{24, 12}, std::pair{23, 11}, std::pair{21, 10},
+                              std::pair{19, 9},  std::pair{15, 8},  std::pair{0, 7}};
+  const int ir = std::ranges::find_if(kFirst, [&](const auto& each) { return changes.opset >= each.first; })->second;
   if (model.ir_version() < ir && model.ir_version() >= 4) model.set_ir_version(ir);
 }
 
