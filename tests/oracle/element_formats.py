@@ -81,8 +81,11 @@ def _channel_scales(w: np.ndarray, axis: int, largest: float) -> np.ndarray:
 
 
 def fp8_channels(w: np.ndarray, axis: int) -> np.ndarray:
-    """One scale for each index of an axis."""
+    """One scale for each index of an axis; where that has few weights each of about one size, one for all."""
     scale = _channel_scales(w, axis, 448)
+    largest = np.abs(w).max(tuple(d for d in range(w.ndim) if d != axis))
+    if w.size // w.shape[axis] < 54 and (largest[largest > 0] * np.float32(1024) >= largest.max()).all():
+        scale = _channel_scales(w.reshape(1, -1), 0, 448).reshape(())
     return rounded(w / scale, E4M3) * scale
 
 
