@@ -99,9 +99,9 @@ void QuantizedChoices::add_scale_choice(const BuildOptions& options, Assignment&
 }
 
 std::string QuantizedChoices::obstacle(const Specialization& spec, LayerId id, Precision precision) const {
-  std::string reason = form_obstacle(spec, id, precision);
-  if (!reason.empty() || not_finite_.empty() || not_finite_[id] == 0 || is_float(precision)) return reason;
-  return std::string(kNotFinite);
+  // First of all: no other block would help.
+  if (!is_float(precision) && !not_finite_.empty() && not_finite_[id] != 0) return std::string(kNotFinite);
+  return form_obstacle(spec, id, precision);
 }
 
 bool QuantizedChoices::is_possible(const Specialization& spec, LayerId id, Precision precision) const {

@@ -434,3 +434,16 @@ def test_scales_of_narrow_convolutions_in_fp8_take_next_to_nothing(run, tmp_path
                 assert np.linalg.norm(channel - exact) < 0.04 * np.linalg.norm(exact)
     assert len(bits) == (3 if flags else 1)
     assert {shape for shape, each in bits.items() if each > 8.6} == ({(48, 24, 1, 1)} if spread == 5000 else set())
+
+
+def test_weights_that_are_no_numbers_are_the_reason_whatever_blocks_would_fit(run, tmp_path):
+    weights = np.ones((64, 16), np.float32)
+    weights[3, 5] = np.nan
+    constants = [numpy_helper.from_array(weights, "w")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    save(tmp_path, model(nodes, [info("x", [4, 64])], [info("y", [4, 16])], constants, opset=21))
+    save_inputs(tmp_path / "in.json", [{"x": np.ones((4, 64), np.float32)}])
+    outcome = run("convert", "m.onnx", "--int4", "--load-inputs", "in.json", "-o", "t.onnx")
+    assert outcome.code == 1 and "(MatMul) has no int4, since its weights hold infinities or NaN" in outcome.text, (
+        outcome
+    )
