@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 namespace ulpscope {
 namespace {
@@ -35,9 +36,13 @@ std::vector<Member> members_of_team(int size) {
   return members;
 }
 
-/// Gives those that share a core with an earlier one free cores of these, of which there are enough.
-void separate(std::vector<Member>& members, const ::cpu_set_t& allowed) {
-  ::cpu_set_t free = allowed;
+/// The cores of all teams that live.
+std::mutex placed_mutex;
+::cpu_set_t placed_cores;
+
+/// Gives those that are on none of the free cores, or share one with an earlier member, others of these: there are
+/// enough.
+void separate(std::vector<Member>& members, ::cpu_set_t free) {
   std::vector<Member*> sharing;
   for (Member& member : members) {
     if (member.core >= 0 && member.core < CPU_SETSIZE && CPU_ISSET(member.core, &free))
@@ -60,9 +65,16 @@ PlacedTeam::PlacedTeam(Duration expected) {
   if (size < 2 || expected < kWorthIt || omp_in_parallel() || omp_get_proc_bind() != omp_proc_bind_false) return;
   if (::sched_getaffinity(0, sizeof(allowed_), &allowed_) != 0 || CPU_COUNT(&allowed_) < size) return;
   std::vector<Member> members = members_of_team(size);
-  separate(members, allowed_);
+  const std::lock_guard lock(placed_mutex);
+  ::cpu_set_t taken, free;
+  CPU_AND(&taken, &allowed_, &placed_cores);
+  CPU_XOR(&free, &allowed_, &taken);
+  if (CPU_COUNT(&free) < size) return;
+  separate(members, free);
   placed_.reserve(members.size());
   for (const Member& member : members) {
+    CPU_SET(static_cast<std::size_t>(member.core), &placed_cores);
+    cores_.push_back(member.core);
     ::cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(member.core), &one);
@@ -72,6 +84,8 @@ PlacedTeam::PlacedTeam(Duration expected) {
 }
 
 PlacedTeam::~PlacedTeam() {
+  const std::lock_guard lock(placed_mutex);
+  for (const int core : cores_) CPU_CLR(static_cast<std::size_t>(core), &placed_cores);
   for (const ::pid_t thread : placed_) ::sched_setaffinity(thread, sizeof(allowed_), &allowed_);
 }
 

@@ -16,7 +16,7 @@ namespace ulpscope {
 /// lives. Threads sleep while they wait for each other, and a kernel that wakes one likes to put it where the waking
 /// one runs, above all in virtual machines, whose sleeping cores do not look idle to it; then two take turns on one
 /// core next to an idle one, for tens of milliseconds. Their affinity is what it was when this ends. Does nothing where
-/// the user places threads (OMP_PROC_BIND), and where there are fewer cores than threads.
+/// the user places threads (OMP_PROC_BIND), and where fewer cores are left by other teams than there are threads.
 class PlacedTeam {
  public:
   using Duration = std::chrono::steady_clock::duration;
@@ -35,6 +35,7 @@ class PlacedTeam {
 #if defined(__linux__)
   ::cpu_set_t allowed_;
   std::vector<::pid_t> placed_;
+  std::vector<int> cores_;  ///< Where they are.
 #endif
 };
 

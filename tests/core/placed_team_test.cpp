@@ -9,7 +9,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <latch>
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace ulpscope {
@@ -50,6 +52,32 @@ TEST(PlacedTeam, EachThreadHasACoreOfItsOwnAndGetsItsFreedomBack) {
     }
     for (const cpu_set_t& mask : masks()) EXPECT_TRUE(is_same(mask, before));
   }
+}
+
+TEST(PlacedTeam, TeamsSideBySideTakeNoCoreFromEachOther) {
+  const cpu_set_t before = allowed_cores();
+  const int size = CPU_COUNT(&before);
+  if (size < 2) GTEST_SKIP() << "one core";
+  std::latch placed(1), looked(1);
+  // Begun first: a thread inherits where its maker may go.
+  std::jthread other([&] {
+    placed.wait();
+    {
+      const ScopedThreads threads(2);
+      const PlacedTeam team(kLong);
+      EXPECT_TRUE(is_same(allowed_cores(), before)) << "no core is left";
+    }
+    looked.count_down();
+  });
+  const ScopedThreads threads(size);
+  {
+    const PlacedTeam team(kLong);
+    placed.count_down();
+    looked.wait();
+  }
+  const PlacedTeam again(kLong);
+  const cpu_set_t own = allowed_cores();
+  EXPECT_EQ(CPU_COUNT(&own), 1);
 }
 
 TEST(PlacedTeam, ThreadsThatMayGoToOneCoreOnlyAreLeftAlone) {
