@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "backend/cuda/nvrtc_api.h"
 #include "core/file.h"
@@ -64,7 +64,10 @@ std::string compile(const std::string& source, std::string_view architecture) {
   const std::unique_ptr<NvrtcProgram, void (*)(NvrtcProgram*)> owner(&program,
                                                                      [](NvrtcProgram* p) { nvrtc().destroy(p); });
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
-  const std::array<const char*, 5> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false", "-w"};
+  std::vector<const char*> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false", "-w"};
+  int major = 0, minor = 0;
+  check_nvrtc(nvrtc().version(&major, &minor), "tell its version");
+  if (major >= 13) options.push_back("-minimal");  // Without textures and the device's runtime: 5 ms less a kernel.
   if (const int result = nvrtc().compile(program, static_cast<int>(options.size()), options.data()); result != kDone) {
     std::size_t size = 0;
     check_nvrtc(nvrtc().log_size(program, &size), "give its log");
