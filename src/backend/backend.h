@@ -42,6 +42,10 @@ class Plan {
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr,
                                   bool keep = true) const = 0;
 
+  /// Prepares weights ahead of the first run, with all threads of this one; where a run prepares them, it takes one
+  /// after the other.
+  virtual void prepare() const {}
+
   /// What one run takes on the device, inputs being there already: the least of several. Nothing where a backend has no
   /// clock of its own, or where the CPU computes in between.
   virtual std::optional<double> microseconds() const { return std::nullopt; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <ranges>
 
 #include "backend/backend.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kKept = 96 * kMiB, kMostKept = 1024 * kMiB, kWorking = 160 * kMiB, kMostWorking = 2048 * kMiB;
 constexpr std::size_t kSmall = 256 * kMiB;  ///< Prepared weights that every search may keep.
+/// Weights that all threads prepare together: they are worth it, and stay, in every precision.
+constexpr std::size_t kLeastPrepared = 4 * kMiB, kMostPrepared = 256 * kMiB;
 
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
@@ -101,6 +104,8 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
   }
   if (inputs_.empty()) throw invalid_argument("[trials] expected at least one sample, got none");
   stores_.assign(inputs_.size(), ActivationStore(0));
+  const std::size_t weight_bytes = constant_bytes(*network_);
+  prepares_weights_ = weight_bytes >= kLeastPrepared && weight_bytes <= kMostPrepared;
   executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_, nullptr, weights);
   set_memory_limit(options.memory_limit);
 }
@@ -196,12 +201,21 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
   const auto run_samples = [&](std::size_t begin, std::size_t end, const ThreadShare& share) {
     ByShapes<const Plan> plans;
     for (std::size_t s = begin; s < end; ++s) plans.expect(shapes_of(s));
+    const auto plan_of = [&](std::size_t s) {
+      const auto shapes = shapes_of(s);
+      return plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
+    };
+    if (share.tasks > 1 && prepares_weights_) {
+      plans.expect(shapes_of(begin));
+      std::optional<ScopedThreads> threads(share.threads);  // Those that the plan is for.
+      const auto plan = plan_of(begin);
+      threads.reset();
+      naming_file(*network_, [&] { plan->prepare(); });
+    }
     run_tasks(
         begin, end, share,
         [&](std::size_t s) {
-          const auto shapes = shapes_of(s);
-          const auto plan =
-              plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
+          const auto plan = plan_of(s);
           auto outputs = naming_file(*network_, [&] { return plan->run(inputs_[s], &stores_[s], keep); });
           results[s - first] = named_outputs(*network_, std::move(outputs));
         },

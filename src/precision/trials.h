@@ -102,6 +102,7 @@ class Trials {
   std::shared_ptr<const Specialization> choices_of_;
   std::map<std::vector<Shape>, std::size_t> arena_bytes_;  ///< Of one run, about.
   std::unique_ptr<RemoteSamples> remote_;
+  bool prepares_weights_ = false;  ///< Ahead of samples that run side by side.
   std::size_t memory_limit_ = 0;
   std::optional<std::size_t> activation_bytes_;
 };

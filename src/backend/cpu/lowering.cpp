@@ -161,7 +161,7 @@ int Lowering::constant_slot(Tensor value, bool by_parts) {
 
 ObjectCache Lowering::object_cache() {
   return [this](const std::string& key, std::function<PreparedObject()> make) {
-    return weights_.source(key, std::move(make));
+    return made_.weights.emplace_back(weights_.source(key, std::move(make)));
   };
 }
 

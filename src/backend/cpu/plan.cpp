@@ -12,6 +12,7 @@
 #include "backend/cpu/lowering.h"
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 #include "core/placed_team.h"
 #include "ulpscope/error.h"
 
@@ -278,6 +279,14 @@ std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound) const 
     is_output[i] = 1;
   }
   return is_output;
+}
+
+/// A few at a time: what becomes weights and is dropped again takes as much memory as they do.
+void CpuPlan::prepare() const {
+  constexpr int kMost = 8;
+  if (weights_.has_process_limit() || num_threads() < 2) return;
+  const int tasks = std::min(kMost, num_threads());
+  run_tasks(0, made_.weights.size(), {tasks, num_threads() / tasks}, [&](std::size_t i) { made_.weights[i](); });
 }
 
 /// Several threads may run one plan: each takes a workspace, and gives it back for the next run. Fresh outputs are

@@ -57,6 +57,7 @@ struct Steps {
   std::vector<int> inputs;  ///< Slots of the network's inputs.
   std::vector<int> outputs;
   std::vector<StoredValue> values;  ///< In the order of their steps.
+  std::vector<PreparedSource> weights;  ///< What kernels ask for when they run.
 };
 
 class CpuPlan final : public Plan {
@@ -67,6 +68,7 @@ class CpuPlan final : public Plan {
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override {
     return execute(inputs, store, keep, {});
   }
+  void prepare() const override;
   std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
 
