@@ -11,7 +11,7 @@
 
 namespace ulpscope {
 
-std::vector<std::int64_t> AdjointContext::integers_of(int i) const {
+std::vector<std::int64_t> AdjointContext::input_ints(int i) const {
   const Tensor* value = input_value(i);
   if (value == nullptr) throw NotKnownYet{};
   const Tensor wide = value->cast(DataType::kInt64);

@@ -73,7 +73,7 @@ class AdjointContext {
   virtual const Tensor* input_value(int i) const = 0;
   /// The elements of an int32 or int64 input, as int64. Throws NotKnownYet when they are not known beforehand; so do
   /// input and output (the values) and their shapes. The driver catches it: the layer's inputs are incomplete.
-  std::vector<std::int64_t> integers_of(int i) const;
+  std::vector<std::int64_t> input_ints(int i) const;
   /// Throws Error(kInvalidArgument) with the layer's name in front.
   [[noreturn]] void fail(const std::string& message) const;
   template <typename... T>

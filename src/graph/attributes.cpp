@@ -32,7 +32,7 @@ std::string Attributes::text(std::string_view name, std::string_view default_val
   return value ? *value : std::string(default_value);
 }
 
-std::vector<std::int64_t> Attributes::integers(std::string_view name, std::vector<std::int64_t> default_value) const {
+std::vector<std::int64_t> Attributes::ints(std::string_view name, std::vector<std::int64_t> default_value) const {
   const auto* value = find<std::vector<std::int64_t>>(name);
   return value ? *value : std::move(default_value);
 }
@@ -53,7 +53,7 @@ std::int64_t Attributes::required_integer(std::string_view name) const {
   return *value;
 }
 
-std::vector<std::int64_t> Attributes::required_integers(std::string_view name) const {
+std::vector<std::int64_t> Attributes::required_ints(std::string_view name) const {
   const auto* value = find<std::vector<std::int64_t>>(name);
   if (value == nullptr) throw_missing(name);
   return *value;

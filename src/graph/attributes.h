@@ -38,13 +38,13 @@ class Attributes {
   std::int64_t integer(std::string_view name, std::int64_t default_value) const;
   float real(std::string_view name, float default_value) const;
   std::string text(std::string_view name, std::string_view default_value) const;
-  std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> default_value = {}) const;
+  std::vector<std::int64_t> ints(std::string_view name, std::vector<std::int64_t> default_value = {}) const;
   std::vector<float> reals(std::string_view name, std::vector<float> default_value = {}) const;
   std::vector<std::string> texts(std::string_view name) const;
 
   /// The value of an attribute that the operator's definition demands; Error(kInvalidFile) when it is absent.
   std::int64_t required_integer(std::string_view name) const;
-  std::vector<std::int64_t> required_integers(std::string_view name) const;
+  std::vector<std::int64_t> required_ints(std::string_view name) const;
   Tensor required_tensor(std::string_view name) const;
   const Subgraph& required_graph(std::string_view name) const;
 

@@ -39,7 +39,7 @@ class Moved final : public TensorSource {
   const Tensor& input() const noexcept { return input_; }
   bool is_transpose() const {
     if (layer_.op->function != Function::kTranspose) return false;
-    const auto permutation = layer_.attributes.integers("perm");
+    const auto permutation = layer_.attributes.ints("perm");
     return permutation.empty() || permutation == std::vector<std::int64_t>{1, 0};
   }
 

@@ -61,7 +61,7 @@ const Tensor& InferContext::value(int i) const {
   return *input.value;
 }
 
-std::vector<std::int64_t> InferContext::integers(int i) const { return to_integers(value(i), layer_, i); }
+std::vector<std::int64_t> InferContext::input_ints(int i) const { return to_integers(value(i), layer_, i); }
 
 void InferContext::set_type(int i, DataType type) {
   if (has_output(i)) outputs_[i].type = type;
@@ -84,7 +84,7 @@ bool depends_on_elements(const Layer& layer) { return layer.op->compares || comb
 int KernelContext::opset() const noexcept { return layer_.opset; }
 const Attributes& KernelContext::attributes() const noexcept { return layer_.attributes; }
 
-std::vector<std::int64_t> KernelContext::integers(int i) const { return to_integers(input(i), layer_, i); }
+std::vector<std::int64_t> KernelContext::input_ints(int i) const { return to_integers(input(i), layer_, i); }
 
 SubgraphRunner& KernelContext::runner() const {
   if (runner_ == nullptr) throw InternalError(fmt::format("layer '{}' needs a sub-graph runner", layer_.name));

@@ -190,7 +190,7 @@ class InferContext {
   /// The elements (dense). Throws NotKnownYet.
   const Tensor& value(int i) const;
   /// The elements of an int32 or int64 input as int64 (a scalar gives one). Throws NotKnownYet.
-  std::vector<std::int64_t> integers(int i) const;
+  std::vector<std::int64_t> input_ints(int i) const;
 
   /// No effect for an output that nobody wants.
   void set_type(int i, DataType type);
@@ -243,7 +243,7 @@ class KernelContext {
   bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[i] != nullptr; }
   const Tensor& input(int i) const noexcept { return *inputs_[i]; }
   /// The elements of an int32 or int64 input as int64.
-  std::vector<std::int64_t> integers(int i) const;
+  std::vector<std::int64_t> input_ints(int i) const;
 
   /// False for an output that nobody wants.
   bool has_output(int i) const noexcept { return i < num_outputs() && output_types_[i] != DataType::kUndefined; }

@@ -43,7 +43,7 @@ std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::in
   if (layer.op->function != Function::kTranspose) return std::nullopt;
   std::vector<std::int64_t> reversed(static_cast<std::size_t>(rank));
   std::iota(reversed.rbegin(), reversed.rend(), 0);
-  return layer.attributes.integers("perm", reversed);
+  return layer.attributes.ints("perm", reversed);
 }
 
 std::optional<Pooling> pooling_of(const Layer& layer, const Shape& input) {

@@ -91,10 +91,6 @@ std::vector<std::int64_t> normalize_axes(const Context& ctx, std::vector<std::in
   return axes;
 }
 
-/// The elements of a one-dimensional integer input, by value in `infer` and in `run`.
-inline std::vector<std::int64_t> integers_of(const InferContext& ctx, int i) { return ctx.integers(i); }
-inline std::vector<std::int64_t> integers_of(const KernelContext& ctx, int i) { return ctx.integers(i); }
-inline std::vector<std::int64_t> integers_of(const AdjointContext& ctx, int i) { return ctx.integers_of(i); }
 inline const Shape& shape_of(const AdjointContext& ctx, int i) { return ctx.input_shape(i); }
 inline const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
 inline const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
@@ -109,7 +105,7 @@ std::size_t axis_of(const Context& ctx, std::int64_t absent) {
 /// The one element of an integer input; fails when there are none or several.
 template <typename Context>
 std::int64_t single_integer(const Context& ctx, int i) {
-  const std::vector<std::int64_t> values = integers_of(ctx, i);
+  const std::vector<std::int64_t> values = ctx.input_ints(i);
   if (values.size() != 1) ctx.fail("expected one element as input {}, got {}", i, values.size());
   return values[0];
 }
@@ -117,8 +113,8 @@ std::int64_t single_integer(const Context& ctx, int i) {
 /// A parameter that older opsets have as the attribute `name` and newer ones as input `i`; nothing when it is absent.
 template <typename Context>
 std::optional<std::vector<std::int64_t>> attribute_or_input(const Context& ctx, std::string_view name, int i) {
-  if (ctx.has_input(i)) return integers_of(ctx, i);
-  if (ctx.attributes().has(name)) return ctx.attributes().required_integers(name);
+  if (ctx.has_input(i)) return ctx.input_ints(i);
+  if (ctx.attributes().has(name)) return ctx.attributes().required_ints(name);
   return std::nullopt;
 }
 

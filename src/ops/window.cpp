@@ -18,7 +18,7 @@ void check_range(const Layer& layer, std::string_view name, const Shape& values)
 }
 
 Shape per_dimension(const Layer& layer, std::string_view name, std::size_t rank, std::int64_t default_value) {
-  Shape values = layer.attributes.integers(name);
+  Shape values = layer.attributes.ints(name);
   if (values.empty()) values.assign(rank, default_value);
   if (values.size() != rank)
     fail(layer,
@@ -39,7 +39,7 @@ void read_strides(const Layer& layer, WindowGeometry& g) {
 }
 
 void read_pads(const Layer& layer, WindowGeometry& g) {
-  Shape pads = layer.attributes.integers("pads");
+  Shape pads = layer.attributes.ints("pads");
   if (pads.empty()) pads.assign(2 * g.rank(), 0);
   if (pads.size() != 2 * g.rank()) fail(layer, "expected {} values in 'pads', got {}", 2 * g.rank(), pads.size());
   check_range(layer, "pads", pads);
@@ -94,7 +94,7 @@ WindowGeometry start_with_weights(const Layer& layer, const Shape& x, const Shap
   WindowGeometry g = start(layer, x);
   if (w.size() != x.size()) fail(layer, "expected weights of rank {}, got shape {}", x.size(), to_string(w));
   g.kernel.assign(w.begin() + 2, w.end());
-  if (const Shape kernel = layer.attributes.integers("kernel_shape"); !kernel.empty() && kernel != g.kernel)
+  if (const Shape kernel = layer.attributes.ints("kernel_shape"); !kernel.empty() && kernel != g.kernel)
     fail(layer, "'kernel_shape' is {}, but the weights have shape {}", to_string(kernel), to_string(w));
   g.groups = layer.attributes.integer("group", 1);
   if (g.groups < 1) fail(layer, "expected 'group' >= 1, got {}", g.groups);
@@ -128,7 +128,7 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
   const std::string mode = auto_pad_of(layer);
   read_pads(layer, g);
   const Shape extra = per_dimension(layer, "output_padding", g.rank(), 0);
-  Shape wanted = layer.attributes.integers("output_shape");
+  Shape wanted = layer.attributes.ints("output_shape");
   if (wanted.size() == g.rank() + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);  // some exporters add N and C
   if (!wanted.empty() && wanted.size() != g.rank())
     fail(layer, "expected {} values in 'output_shape', got {}", g.rank(), wanted.size());
@@ -156,7 +156,7 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
 WindowGeometry pool_geometry(const Layer& layer, const Shape& x) {
   WindowGeometry g = start(layer, x);
   g.groups = g.in_channels;
-  g.kernel = layer.attributes.required_integers("kernel_shape");
+  g.kernel = layer.attributes.required_ints("kernel_shape");
   if (g.kernel.size() != g.rank())
     fail(layer, "expected {} values in 'kernel_shape', got {}", g.rank(), g.kernel.size());
   read_strides(layer, g);

@@ -40,11 +40,11 @@ TEST(NodeModelTest, TheImporterReadsEveryKindOfAttribute) {
   EXPECT_EQ(read.attributes.integer("group", 0), 2);
   EXPECT_EQ(read.attributes.real("ratio", 0), 0.1f);
   EXPECT_EQ(read.attributes.text("auto_pad", ""), "VALID");
-  EXPECT_EQ(read.attributes.integers("strides"), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(read.attributes.ints("strides"), (std::vector<std::int64_t>{2, 3}));
   EXPECT_EQ(read.attributes.reals("scales"), (std::vector<float>{0.5f, -2}));
   EXPECT_EQ(read.attributes.texts("words"), (std::vector<std::string>{"a", ""}));
   EXPECT_TRUE(read.attributes.has("none"));
-  EXPECT_TRUE(read.attributes.integers("none", {7}).empty());
+  EXPECT_TRUE(read.attributes.ints("none", {7}).empty());
   const Tensor value = read.attributes.required_tensor("value");
   EXPECT_EQ(value.shape(), (Shape{2, 1}));
   EXPECT_THAT(value.values<double>(), ::testing::ElementsAre(1.5, -3));

@@ -112,7 +112,7 @@ class Bias {
     left_ = attributes.integer("left_window_size", -1);
     right_ = attributes.integer("right_window_size", -1);
     if (ctx.has_input(kValidLengths)) {
-      lengths_ = ctx.integers(kValidLengths);
+      lengths_ = ctx.input_ints(kValidLengths);
       if (lengths_.size() != static_cast<std::size_t>(s.batch))
         ctx.fail("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size());
     }
@@ -288,7 +288,7 @@ void run_rotary_embedding(KernelContext& ctx) {
   const bool interleaved = ctx.attributes().integer("interleaved", 0) != 0;
   std::vector<std::int64_t> positions;
   if (ctx.has_input(3)) {
-    positions = ctx.integers(3);
+    positions = ctx.input_ints(3);
     const std::int64_t limit = ctx.input(1).shape()[0];
     if (positions.size() != static_cast<std::size_t>(l.batch * l.sequence))
       ctx.fail("expected {} position ids, got {}", l.batch * l.sequence, positions.size());

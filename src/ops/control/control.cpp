@@ -246,7 +246,7 @@ ScanPlan scan_plan(const Context& ctx, const Subgraph& body) {
   const bool batched = ctx.opset() < 9;
   plan.first = batched ? 1 : 0;
   const auto list = [&](std::string_view name, std::size_t size) {
-    std::vector<std::int64_t> values = ctx.attributes().integers(name);
+    std::vector<std::int64_t> values = ctx.attributes().ints(name);
     if (values.empty()) values.assign(size, 0);
     if (values.size() != size) ctx.fail("{} has {} entries, expected {}", name, values.size(), size);
     return values;
@@ -316,7 +316,7 @@ std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, c
   if (shape.size() < 2) ctx.fail("expected sequences of shape (batch, length, ...), got {}", to_string(shape));
   const std::int64_t batches = shape[0], longest = shape[1];
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(batches), longest);
-  if (ctx.has_input(0)) lengths = ctx.integers(0);
+  if (ctx.has_input(0)) lengths = ctx.input_ints(0);
   if (static_cast<std::int64_t>(lengths.size()) != batches)
     ctx.fail("{} sequence_lens for a batch of {}", lengths.size(), batches);
   std::vector<Stack> stacks(plan.states + plan.outputs);
@@ -391,7 +391,7 @@ BodyInput body_input_of_scan(const Layer& layer, int formal) {
     result.without = {0};
     if (scanned >= 0) result.without.push_back(1);
   } else if (scanned >= 0) {
-    const std::vector<std::int64_t> axes = layer.attributes.integers("scan_input_axes");
+    const std::vector<std::int64_t> axes = layer.attributes.ints("scan_input_axes");
     result.without = {scanned < std::ssize(axes) ? axes[static_cast<std::size_t>(scanned)] : 0};
   }
   return result;

@@ -122,12 +122,12 @@ template <typename Context>
 BlockPlan block_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   BlockPlan p;
-  p.image = integers_of(ctx, 1);
-  p.block = integers_of(ctx, 2);
+  p.image = ctx.input_ints(1);
+  p.block = ctx.input_ints(2);
   const std::size_t rank = p.image.size();
-  p.strides = ctx.attributes().integers("strides", Shape(rank, 1));
-  p.dilations = ctx.attributes().integers("dilations", Shape(rank, 1));
-  p.pads = ctx.attributes().integers("pads", Shape(2 * rank, 0));
+  p.strides = ctx.attributes().ints("strides", Shape(rank, 1));
+  p.dilations = ctx.attributes().ints("dilations", Shape(rank, 1));
+  p.pads = ctx.attributes().ints("pads", Shape(2 * rank, 0));
   if (x.size() != 3 || p.block.size() != rank || p.strides.size() != rank || p.dilations.size() != rank ||
       p.pads.size() != 2 * rank)
     ctx.fail("input {}, image {} and block {} do not fit together, or to strides, dilations and pads", to_string(x),

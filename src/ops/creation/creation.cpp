@@ -18,7 +18,7 @@ Tensor value_of(const Context& ctx) {
 
 void infer_constant_of_shape(InferContext& ctx) {
   ctx.set_type(0, value_of(ctx).type());
-  const Shape shape = ctx.integers(0);
+  const Shape shape = ctx.input_ints(0);
   for (std::int64_t dim : shape)
     if (dim < 0) ctx.fail("cannot fill the shape {}", to_string(shape));
   ctx.set_shape(0, shape);

@@ -13,7 +13,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Inputs: X (N, C, H, W), rois (R, 5): batch, x1, y1, x2, y2.
-Shape pooled_shape(const Layer& layer) { return layer.attributes.required_integers("pooled_shape"); }
+Shape pooled_shape(const Layer& layer) { return layer.attributes.required_ints("pooled_shape"); }
 
 void infer_max_roi_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
@@ -136,7 +136,7 @@ void run_roi_align(KernelContext& ctx) {
   if (mode != "avg" && mode != "max") ctx.fail("expected 'mode' to be avg or max, got '{}'", mode);
   const std::int64_t ratio = attributes.integer("sampling_ratio", 0);
   const float scale = attributes.real("spatial_scale", 1);
-  const std::vector<std::int64_t> batch = ctx.integers(2);
+  const std::vector<std::int64_t> batch = ctx.input_ints(2);
   for (std::int64_t b : batch)
     if (b < 0 || b >= x[0]) ctx.fail("batch index {} is outside of [0, {})", b, x[0]);
   if (ctx.output(0).size() == 0) return;

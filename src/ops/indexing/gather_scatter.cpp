@@ -26,7 +26,7 @@ void check_element_indices(const Context& ctx, const Shape& data, const Shape& i
 /// the coordinate `axis` is replaced by the index itself. Fails when an index is out of range.
 template <typename Function>
 void for_each_element_index(const KernelContext& ctx, const Shape& data, Function&& function) {
-  const std::vector<std::int64_t> values = ctx.integers(1), strides = strides_of(data);
+  const std::vector<std::int64_t> values = ctx.input_ints(1), strides = strides_of(data);
   const Shape& shape = ctx.input(1).shape();
   const std::size_t a = axis_of(ctx, 0);
   std::vector<std::int64_t> at(shape.size(), 0);
@@ -46,7 +46,7 @@ void for_each_element_index(const KernelContext& ctx, const Shape& data, Functio
 /// dimensions of the data are those of the indices.
 template <typename Function>
 void for_each_slice(const KernelContext& ctx, const Shape& data, std::size_t batch_dims, Function&& function) {
-  const std::vector<std::int64_t> values = ctx.integers(1), strides = strides_of(data);
+  const std::vector<std::int64_t> values = ctx.input_ints(1), strides = strides_of(data);
   const Shape& indices = ctx.input(1).shape();
   const std::size_t depth = static_cast<std::size_t>(indices.back());
   const std::int64_t batches = product(data, 0, batch_dims), per_batch = product(data, batch_dims, data.size());
@@ -80,7 +80,7 @@ void run_gather(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const auto [outer, size, inner] = around(in.shape(), axis_of(ctx, 0));
-  std::vector<std::int64_t> indices = ctx.integers(1);
+  std::vector<std::int64_t> indices = ctx.input_ints(1);
   for (std::int64_t& index : indices) index = normalize_index(ctx, index, size);
   if (out.size() == 0) return;
   const std::int64_t count = static_cast<std::int64_t>(indices.size());
@@ -117,7 +117,7 @@ void adjoint_gather(AdjointContext& ctx) {
   const Value g = gradient(ctx);
   // One place known beforehand: zeros around it.
   if (const Tensor* known = ctx.input_value(1); known != nullptr && known->size() == 1) {
-    const std::int64_t index = normalize_index(ctx, ctx.integers_of(1)[0], shape[d]);
+    const std::int64_t index = normalize_index(ctx, ctx.input_ints(1)[0], shape[d]);
     std::vector<std::int64_t> front(shape.size(), 0), back(shape.size(), 0);
     Shape one = shape;
     one[d] = 1;
@@ -358,7 +358,7 @@ void run_tensor_scatter(KernelContext& ctx) {
   const std::int64_t capacity = shape[axis], length = update.shape()[axis];
   const bool circular = ctx.attributes().text("mode", "linear") == "circular";
   std::vector<std::int64_t> begins(static_cast<std::size_t>(shape[0]), 0);
-  if (ctx.has_input(2)) begins = ctx.integers(2);
+  if (ctx.has_input(2)) begins = ctx.input_ints(2);
   for (std::int64_t& begin : begins) {
     if (begin < 0 || (!circular && begin > capacity - length))
       ctx.fail("{} entries cannot be written at index {} of a cache of {}", length, begin, capacity);

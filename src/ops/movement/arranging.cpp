@@ -144,7 +144,7 @@ std::vector<std::int64_t> permutation_of(const Context& ctx, std::int64_t rank) 
     std::iota(reversed.rbegin(), reversed.rend(), 0);
     return reversed;
   }
-  std::vector<std::int64_t> perm = ctx.attributes().required_integers("perm");
+  std::vector<std::int64_t> perm = ctx.attributes().required_ints("perm");
   if (static_cast<std::int64_t>(perm.size()) != rank)
     ctx.fail("perm ({}) has {} entries for an input of rank {}", fmt::join(perm, ", "), perm.size(), rank);
   return normalize_axes(ctx, std::move(perm), rank);
@@ -252,7 +252,7 @@ void run_reverse_sequence(KernelContext& ctx) {
   const bool batch_first = ctx.attributes().integer("batch_axis", 1) == 0;
   const std::int64_t batches = in.shape()[batch_first ? 0 : 1], times = in.shape()[batch_first ? 1 : 0];
   const std::int64_t row = product(in.shape(), 2, in.shape().size());
-  const std::vector<std::int64_t> lengths = ctx.integers(1);
+  const std::vector<std::int64_t> lengths = ctx.input_ints(1);
   const std::size_t bytes = static_cast<std::size_t>(row) * size_of(in.type());
   const auto place = [&](std::int64_t b, std::int64_t t) {
     return (batch_first ? b * times + t : t * batches + b) * row;

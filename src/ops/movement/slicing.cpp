@@ -26,7 +26,7 @@ Selection selection(const Context& ctx) {
   std::iota(axes.begin(), axes.end(), 0);
   if (const auto given = attribute_or_input(ctx, "axes", 3)) axes = *given;
   std::vector<std::int64_t> steps(starts->size(), 1);
-  if (ctx.has_input(4)) steps = integers_of(ctx, 4);
+  if (ctx.has_input(4)) steps = ctx.input_ints(4);
   if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size())
     ctx.fail("{} starts, {} ends, {} axes and {} steps do not belong together", starts->size(), ends->size(),
              axes.size(), steps.size());
@@ -128,7 +128,7 @@ Pads pads_of(const Context& ctx) {
   if (!pads) ctx.fail("pads are missing");
   std::vector<std::int64_t> axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
-  if (ctx.has_input(3)) axes = normalize_axes(ctx, integers_of(ctx, 3), static_cast<std::int64_t>(rank));
+  if (ctx.has_input(3)) axes = normalize_axes(ctx, ctx.input_ints(3), static_cast<std::int64_t>(rank));
   if (pads->size() != 2 * axes.size())
     ctx.fail("{} pads for {} axes; two per axis are needed", pads->size(), axes.size());
   Pads result{std::vector<std::int64_t>(rank, 0), std::vector<std::int64_t>(rank, 0)};
@@ -343,13 +343,13 @@ template <typename Context>
 Shape centered_shape(const Context& ctx) {
   Shape shape = shape_of(ctx, 0);
   const std::int64_t rank = static_cast<std::int64_t>(shape.size());
-  std::vector<std::int64_t> axes = ctx.attributes().integers("axes");
+  std::vector<std::int64_t> axes = ctx.attributes().ints("axes");
   if (!ctx.attributes().has("axes")) {
     axes.resize(shape.size());
     std::iota(axes.begin(), axes.end(), 0);
   }
   axes = normalize_axes(ctx, axes, rank);
-  const auto sizes = integers_of(ctx, 1);
+  const auto sizes = ctx.input_ints(1);
   if (sizes.size() != axes.size()) ctx.fail("expected {} sizes, one per axis, got {}", axes.size(), sizes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (sizes[i] < 0) ctx.fail("expected sizes >= 0, got {}", sizes[i]);

@@ -12,7 +12,7 @@ namespace {
 
 Shape target_shape(const InferContext& ctx) {
   const Shape& shape = ctx.shape(0);
-  Shape target = ctx.integers(1);
+  Shape target = ctx.input_ints(1);
   const bool zero_is_zero = ctx.attributes().integer("allowzero", 0) != 0;
   const Shape wanted = target;
   std::optional<std::size_t> open;
@@ -110,7 +110,7 @@ OpDef view_op(OpDef op, Infer infer) {
 
 void infer_expand(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  const Shape target = ctx.integers(1);
+  const Shape target = ctx.input_ints(1);
   for (std::int64_t dim : target)
     if (dim < 0) ctx.fail("cannot expand to {}", to_string(target));
   ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), target));
@@ -127,7 +127,7 @@ void adjoint_expand(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
 void infer_tile(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
-  const std::vector<std::int64_t> repeats = ctx.integers(1);
+  const std::vector<std::int64_t> repeats = ctx.input_ints(1);
   if (repeats.size() != shape.size()) ctx.fail("{} repeats for an input of rank {}", repeats.size(), shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (repeats[d] < 0) ctx.fail("cannot repeat axis {} {} times", d, repeats[d]);

@@ -128,7 +128,7 @@ void adjoint_batch_normalization(AdjointContext& ctx) {
 
 void run_mean_variance_normalization(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
-  const std::vector<std::int64_t> axes = normalize_axes(ctx, ctx.attributes().integers("axes", {0, 2, 3}), in.rank());
+  const std::vector<std::int64_t> axes = normalize_axes(ctx, ctx.attributes().ints("axes", {0, 2, 3}), in.rank());
   with_type(FloatTypes{}, ctx, in.type(), [&]<typename T>(T) {
     map_rows<T>(in, ctx.output(0), axes, [](const T* x, T* y, std::int64_t length) {
       const T mean = mean_of(x, length);
@@ -139,7 +139,7 @@ void run_mean_variance_normalization(KernelContext& ctx) {
 }
 
 void adjoint_mean_variance_normalization(AdjointContext& ctx) {
-  std::vector<std::int64_t> axes = ctx.attributes().integers("axes", {0, 2, 3});
+  std::vector<std::int64_t> axes = ctx.attributes().ints("axes", {0, 2, 3});
   for (std::int64_t& axis : axes) axis = positive_axis(axis, ctx.input_shape(0).size());
   const Value x = input(ctx, 0), centered = x - mean(x, axes), deviation = sqrt(mean(square(centered), axes));
   const Value inverse = 1 / (deviation + 1e-9), y = centered * inverse;
@@ -148,7 +148,7 @@ void adjoint_mean_variance_normalization(AdjointContext& ctx) {
 }
 
 std::optional<std::vector<std::int64_t>> axes_of_mean_variance(const Layer& layer, std::int64_t rank, const Tensor*) {
-  return sorted_axes(layer.attributes.integers("axes", {0, 2, 3}), rank);
+  return sorted_axes(layer.attributes.ints("axes", {0, 2, 3}), rank);
 }
 
 void run_lp_normalization(KernelContext& ctx) {

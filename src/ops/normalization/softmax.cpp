@@ -132,7 +132,7 @@ void infer_loss(InferContext& ctx) {
 /// loss = -weight[target] * log_probabilities[target] per target, reduced as the attribute says. A target that equals
 /// ignore_index counts for nothing; other targets must be in [0, C). "mean" divides by the sum of the weights.
 void negative_log_likelihood(KernelContext& ctx, const Tensor& log_probabilities) {
-  const std::vector<std::int64_t> targets = ctx.integers(1);
+  const std::vector<std::int64_t> targets = ctx.input_ints(1);
   const Shape& shape = log_probabilities.shape();
   const std::int64_t classes = shape[1], inner = product(shape, 2, shape.size());
   const bool ignores = ctx.attributes().has("ignore_index");

@@ -218,11 +218,11 @@ void adjoint_max_pool(AdjointContext& ctx) {
 /// The shape that MaxPool with these attributes would have started from; the indices refer to it.
 template <typename Context>
 Shape unpooled_shape(const Context& ctx, const Shape& x) {
-  const Shape kernel = ctx.attributes().required_integers("kernel_shape");
+  const Shape kernel = ctx.attributes().required_ints("kernel_shape");
   const std::size_t rank = kernel.size();
   if (x.size() != rank + 2)
     ctx.fail("'kernel_shape' {} does not fit an input of shape {}", to_string(kernel), to_string(x));
-  Shape strides = ctx.attributes().integers("strides"), pads = ctx.attributes().integers("pads");
+  Shape strides = ctx.attributes().ints("strides"), pads = ctx.attributes().ints("pads");
   if (strides.empty()) strides.assign(rank, 1);
   if (pads.empty()) pads.assign(2 * rank, 0);
   if (strides.size() != rank || pads.size() != 2 * rank)
@@ -238,7 +238,7 @@ void infer_max_unpool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type(ctx, 1, DataType::kInt64);
   const Shape shape = unpooled_shape(ctx, ctx.shape(0));
-  ctx.set_shape(0, ctx.has_input(2) ? ctx.integers(2) : shape);
+  ctx.set_shape(0, ctx.has_input(2) ? ctx.input_ints(2) : shape);
 }
 
 void run_max_unpool(KernelContext& ctx) {

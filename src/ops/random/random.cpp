@@ -83,7 +83,7 @@ void require_float(InferContext& ctx, DataType type) {
 /// Type from `dtype` (float32 when absent) and shape from `shape`.
 void infer_random(InferContext& ctx) {
   require_float(ctx, dtype_attribute(ctx.layer(), DataType::kFloat32));
-  ctx.set_shape(0, ctx.attributes().required_integers("shape"));
+  ctx.set_shape(0, ctx.attributes().required_ints("shape"));
 }
 
 /// Type from `dtype` (that of the input when absent) and shape of the input.

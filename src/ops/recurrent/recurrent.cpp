@@ -105,7 +105,7 @@ std::vector<Activation> activations_of(const Layer& layer, const std::vector<std
 std::vector<std::int64_t> sequence_lengths(const KernelContext& ctx, const RecurrentSizes& s) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(s.batch), s.seq);
   if (!ctx.has_input(4)) return lengths;
-  lengths = ctx.integers(4);
+  lengths = ctx.input_ints(4);
   if (static_cast<std::int64_t>(lengths.size()) != s.batch)
     ctx.fail("expected {} sequence lengths, got {}", s.batch, lengths.size());
   for (std::int64_t length : lengths)

@@ -25,7 +25,7 @@ std::vector<std::int64_t> reduced_axes(const Context& ctx) {
 }
 
 std::optional<std::vector<std::int64_t>> axes_of_reduction(const Layer& layer, std::int64_t rank, const Tensor* given) {
-  std::vector<std::int64_t> axes = layer.attributes.integers("axes");
+  std::vector<std::int64_t> axes = layer.attributes.ints("axes");
   if (layer.inputs.size() > 1 && layer.inputs[1] != kNone) {
     if (given == nullptr || !is_integer(given->type())) return std::nullopt;
     const Tensor wide = given->cast(DataType::kInt64);
@@ -283,7 +283,7 @@ void run_cumulative(KernelContext& ctx, int start, Function function) {
   const Tensor& in = ctx.input(0);
   const bool exclusive = ctx.attributes().integer("exclusive", 0) != 0;
   const bool reverse = ctx.attributes().integer("reverse", 0) != 0;
-  const std::vector<std::int64_t> axes = ctx.integers(1);
+  const std::vector<std::int64_t> axes = ctx.input_ints(1);
   if (axes.size() != 1) ctx.fail("expected one axis, got {}", axes.size());
   const auto axis = static_cast<std::size_t>(normalize_axis(ctx, axes[0], in.rank()));
   const Shape& shape = in.shape();

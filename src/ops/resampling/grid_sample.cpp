@@ -175,7 +175,7 @@ void run_grid_sample(KernelContext& ctx) {
 void infer_affine_grid(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape& theta = ctx.shape(0);
-  const auto size = ctx.integers(1);
+  const auto size = ctx.input_ints(1);
   const std::int64_t rank = static_cast<std::int64_t>(size.size()) - 2;
   if ((rank != 2 && rank != 3) || theta != Shape{size[0], rank, rank + 1})
     ctx.fail("theta {} does not fit the size {}", to_string(theta), to_string(size));

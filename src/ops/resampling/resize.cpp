@@ -346,7 +346,7 @@ std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, co
 template <typename Context>
 std::vector<ResampleAxis> resize_axes(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
-  std::vector<std::int64_t> axes = ctx.attributes().integers("axes");
+  std::vector<std::int64_t> axes = ctx.attributes().ints("axes");
   if (axes.empty()) {
     axes.resize(x.size());
     std::iota(axes.begin(), axes.end(), 0);
@@ -355,7 +355,7 @@ std::vector<ResampleAxis> resize_axes(const Context& ctx) {
   const int scales = ctx.opset() < 11 ? 1 : 2;
   if (!given(ctx, scales) && !given(ctx, 3)) ctx.fail("expected 'scales' or 'sizes', got neither");
   if (given(ctx, scales)) return axes_from_scales(ctx.layer(), x, axes, floats_of(ctx, scales));
-  return axes_from_sizes(ctx, x, axes, integers_of(ctx, 3));
+  return axes_from_sizes(ctx, x, axes, ctx.input_ints(3));
 }
 
 void infer_resize(InferContext& ctx) {
