@@ -1,6 +1,11 @@
 """Models whose layers hold values that make no sense, or next to none: what the tests of hostile input run."""
+import json
+
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from cli_support import encode_array
 
 HUGE = 2 ** 62
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -36,6 +41,29 @@ def layer(op, inputs, outputs=("y",), opset=17, **attributes):
     if rest:
         models.append(model([node], first, rest, outputs, opset))
     return inputs, models
+
+
+def loop(trips, condition, carried=None):
+    """A Loop with the trip count and the first condition as constants; the body keeps its condition and counts."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Add", ["v", "v"], ["v2"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("go", BOOL, []),
+            helper.make_tensor_value_info("v", FLOAT, [2]),
+        ],
+        [helper.make_tensor_value_info("go_on", BOOL, []), helper.make_tensor_value_info("v2", FLOAT, [2])],
+    )
+    node = helper.make_node("Loop", ["trips", "go0", "x"], ["y"], name="bad", body=body)
+    return model([node], {"x": floats(2)}, {"trips": np.array(trips), "go0": np.array(condition)})
+
+
+def save(folder, network, feed=None):
+    onnx.save(network, folder / "m.onnx")
+    names = {info.name for info in network.graph.input}
+    feed = {name: encode_array(value) for name, value in (feed or {}).items() if name in names}
+    (folder / "in.json").write_text(json.dumps([feed]))
 
 
 X = {"x": floats(2, 3, 4)}
@@ -398,69 +426,6 @@ ODD = {
 }
 
 
-def with_one(value, *shape):
-    """Small numbers, of which one is the value."""
-    made = np.random.default_rng(3).normal(0, 0.5, shape).astype(np.float32)
-    made.flat[made.size // 2] = value
-    return made
-
-
-def behind_a_product(op, place, value, shapes, **attributes):
-    """A product, a layer `bad` with constants of these shapes by name, the one at `place` of the value, a product."""
-    names, constants = ["a"], {"w": with_one(0.1, 8, 8), "v": with_one(0.1, 8, 8)}
-    for name, shape in shapes.items():
-        names.append(name)
-        constants[name] = with_one(value if name == place else 0.25, *shape)
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
-        helper.make_node(op, names, ["out"], name="bad", **attributes),
-        helper.make_node("MatMul", ["out", "v"], ["y"], name="last"),
-    ]
-    return model(nodes, {"x": floats(4, 8)}, constants)
-
-
-def masked(value, op="Add"):
-    """Attention with a mask of that value."""
-    mask = np.zeros((4, 4), np.float32)
-    mask[:, 2:] = value
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["q"], name="q"),
-        helper.make_node("Transpose", ["q"], ["k"], name="k", perm=[1, 0]),
-        helper.make_node("MatMul", ["q", "k"], ["s"], name="s"),
-        helper.make_node(op, ["s", "mask"], ["m"], name="bad"),
-        helper.make_node("Softmax", ["m"], ["p"], name="p"),
-        helper.make_node("MatMul", ["p", "q"], ["y"], name="o"),
-    ]
-    return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "mask": mask})
-
-
-def _filled(value):
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
-        helper.make_node("Less", ["a", "zero"], ["c"], name="less"),
-        helper.make_node("Where", ["c", "fill", "a"], ["b"], name="bad"),
-        helper.make_node("Softmax", ["b"], ["y"], name="last"),
-    ]
-    return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "zero": floats(), "fill": floats(value=value)})
-
-
-def _convolved(value, place):
-    constants = {
-        "k": with_one(0.1, 4, 4, 3, 3),
-        "b": with_one(0.1, 4),
-        "s": with_one(1.0, 4),
-        "m": with_one(0.1, 4),
-        "d": np.abs(with_one(0.1, 4)) + 1,
-    }
-    constants[place].flat[1] = value
-    nodes = [
-        helper.make_node("Conv", ["x", "k", "b"], ["a"], name="conv"),
-        helper.make_node("BatchNormalization", ["a", "s", "b", "m", "d"], ["c"], name="bad"),
-        helper.make_node("Relu", ["c"], ["y"], name="relu"),
-    ]
-    return model(nodes, IMAGE, constants)
-
-
 def _with_body(op, inputs, outputs, **bodies):
     """(feed, [model]) of an If, Loop or Scan named `bad` beside a Relu; bodies are tuples for make_graph."""
     graphs = {name: helper.make_graph(*body) if isinstance(body, tuple) else body for name, body in bodies.items()}
@@ -494,30 +459,3 @@ BODIES = {
     "scan_without_outputs": _with_body("Scan", ["x"], [], body=([], "b", _ROW, []), num_scan_inputs=1),
     "scan_with_an_output_of_nothing": _with_body("Scan", ["x"], ["y"], body=([], "b", _ROW, []), num_scan_inputs=1),
 }
-
-# Constants in every place that repairs, --clamp-constants and int8 look at, by the value that one of them has.
-PLACES = {
-    "mask": masked,
-    "mask_factor": lambda v: masked(v, "Mul"),
-    "fill": _filled,
-    "clip_low": lambda v: behind_a_product("Clip", "l", v, {"l": (), "h": ()}),
-    "clip_high": lambda v: behind_a_product("Clip", "h", v, {"l": (), "h": ()}),
-    "min": lambda v: behind_a_product("Min", "l", v, {"l": (8,)}),
-    "max": lambda v: behind_a_product("Max", "l", v, {"l": (8,)}),
-    "weight": lambda v: behind_a_product("MatMul", "l", v, {"l": (8, 8)}),
-    "gemm_bias": lambda v: behind_a_product("Gemm", "c", v, {"l": (8, 8), "c": (8,)}),
-    "scale": lambda v: behind_a_product("Mul", "l", v, {"l": (8,)}),
-    "divisor": lambda v: behind_a_product("Div", "l", v, {"l": (8,)}),
-    "bias": lambda v: behind_a_product("Add", "l", v, {"l": (8,)}),
-    "norm_scale": lambda v: behind_a_product("LayerNormalization", "s", v, {"s": (8,), "b": (8,)}),
-    "norm_bias": lambda v: behind_a_product("LayerNormalization", "b", v, {"s": (8,), "b": (8,)}),
-    "norm_epsilon": lambda v: behind_a_product("LayerNormalization", "", v, {"s": (8,), "b": (8,)}, epsilon=float(v)),
-    "slope": lambda v: behind_a_product("PRelu", "l", v, {"l": (8,)}),
-    "exponent": lambda v: behind_a_product("Pow", "l", v, {"l": ()}),
-    "conv_weight": lambda v: _convolved(v, "k"),
-    "conv_bias": lambda v: _convolved(v, "b"),
-    "batch_scale": lambda v: _convolved(v, "s"),
-    "batch_mean": lambda v: _convolved(v, "m"),
-    "batch_variance": lambda v: _convolved(v, "d"),
-}
-VALUES = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}

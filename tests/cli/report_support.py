@@ -1,4 +1,5 @@
-"""What tests of report pages share: answers on networks of many layers, and the data of a page."""
+"""What tests of report pages share: answers on networks of many layers, the data of a page, and its controls."""
+
 import base64
 import gzip
 import json
@@ -76,3 +77,32 @@ def large_answer(answer, layers=5000, kept=60, trials=1000, seed=1):
         time_us={"answer": 3100, "lowest": 2300, "highest": 4800, "casts": 123, "cast_count": 41}, curve=[[2300.0, "inf", 0], [2500.0, 3.0, 20], [3100.0, 0.4, 90], [4800.0, 0.0, layers]])
     answer["run_options"] = [*answer["run_options"], *(f"{layer['name']}:float32" for layer in answer["layers"])]
     return answer
+
+
+def names(browser, place="layers"):
+    return browser.evaluate(
+        f"[...document.querySelectorAll('#{place} tbody tr:not(.detail) .name')].map((e) => e.textContent)"
+    )
+
+
+def status(browser, place="layers"):
+    return browser.evaluate(f"document.querySelector('#{place} .status').textContent")
+
+
+def choose(browser, label, value, place="layers"):
+    browser.evaluate(f"""(() => {{
+        const field = [...document.querySelectorAll('#{place} .field')].find((e) => e.firstChild.textContent === {json.dumps(label)});
+        const input = field.querySelector('select, input');
+        input.value = {json.dumps(value)};
+        input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
+    }})()""")
+
+
+def kept_names(answer):
+    return [layer["name"] for layer in answer["layers"]]
+
+
+def press_button(browser, text, place="layers"):
+    browser.evaluate(
+        f"[...document.querySelectorAll('#{place} button')].find((e) => e.textContent.includes({json.dumps(text)})).click()"
+    )

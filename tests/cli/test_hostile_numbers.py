@@ -6,7 +6,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from hostile_models import PLACES, VALUES, floats, ints, model
+from hostile_constants import PLACES, VALUES
+from hostile_models import floats, ints, model
 from search_support import save_inputs
 
 DEFECTS = ("defect of ulpscope", "terminate called", "Traceback (most recent", "Sanitizer", "runtime error:")

@@ -7,10 +7,8 @@ import pathlib
 
 import ml_dtypes
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import helper
 
 import oracle
 from oracle.networks import NETWORKS, N, Network, R, build
@@ -407,111 +405,3 @@ def test_engine_in_mixtures_of_precisions(name):
         actual = engine.run(network.feed)
         for output, outcome in outcomes.items():
             assert oracle.judge(outcome, actual[output]) is None, (level, base, layers, output)
-
-
-# Forms at the edge ---------------------------------------------------------------------------------------------------
-
-
-def agrees_with_onnxruntime(nodes, feeds: dict[str, np.ndarray], weights: dict[str, np.ndarray] | None = None) -> None:
-    """All outputs "z"."""
-    kind = lambda a: helper.np_dtype_to_tensor_dtype(a.dtype)
-    infos = [helper.make_tensor_value_info(name, kind(a), a.shape) for name, a in feeds.items()]
-    outputs = [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)]
-    constants = [onnx.numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "edge", infos, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    wanted = plain_session(model).run(None, feeds)[0]
-    assert oracle.judge(oracle.run(model, feeds)["z"], wanted) is None
-
-
-def test_slices_that_start_before_the_first_element():
-    x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    for start, end, step in [(-9, -20, -1), (-4, -5, -2), (-9, 9, 1), (9, -9, -2), (-3, -9, -1)]:
-        weights = {k: np.array([v]) for k, v in (("s", start), ("e", end), ("a", 0), ("p", step))}
-        agrees_with_onnxruntime([helper.make_node("Slice", ["x", "s", "e", "a", "p"], ["z"])], {"x": x}, weights)
-
-
-@pytest.mark.parametrize("shape", [(1, 2, 0), (3, 0, 2), (2, 3, 2)])
-def test_gathering_from_nothing(shape):
-    nodes = [helper.make_node("GatherND", ["x", "i"], ["z"])]
-    agrees_with_onnxruntime(nodes, {"x": np.ones(shape, np.float32)}, {"i": np.array([[0], [-1]])})
-
-
-def test_gathering_in_batches():
-    x, i = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[[0], [-1]], [[2], [1]]])
-    for batch, index in ((1, i), (2, np.array([[[0], [1], [2]], [[3], [-1], [0]]]))):
-        nodes = [helper.make_node("GatherND", ["x", "i"], ["z"], batch_dims=batch)]
-        agrees_with_onnxruntime(nodes, {"x": x}, {"i": index})
-
-
-def test_powers_of_infinities():
-    x = np.array([-np.inf, np.inf, 4, 0], np.float32)
-    for exponent in (0.5, -0.5, 1.5):
-        nodes = [helper.make_node("Pow", ["x", "p"], ["z"])]
-        agrees_with_onnxruntime(nodes, {"x": x}, {"p": np.array(exponent, np.float32)})
-        agrees_with_onnxruntime(nodes, {"x": np.array(x[0])}, {"p": np.array(exponent, np.float32)})
-
-
-def test_reductions_at_the_ends_of_float32():
-    tiny = np.array([[9e-41, 3e-23, 1e-30], [2e-22, -7e-23, 0]], np.float32)
-    for op in ("ReduceL2", "ReduceSumSquare"):
-        agrees_with_onnxruntime([helper.make_node(op, ["x"], ["z"])], {"x": tiny})
-        agrees_with_onnxruntime(
-            [helper.make_node(op, ["x"], ["z"])], {"x": np.float32([[1e36, 1, -2], [3, 1e19, 1e19]])}
-        )
-    # Sums that cancel: what is left is rounding, and its logarithm is anything, of one sum only where it is surely
-    # negative.
-    x = np.random.default_rng(3).standard_normal((2, 3, 3)).astype(np.float32)
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
-        helper.make_node("Sub", ["t", "x"], ["d"]),
-        helper.make_node("ReduceLogSum", ["d"], ["z"], keepdims=1),
-    ]
-    agrees_with_onnxruntime(nodes, {"x": x})
-    agrees_with_onnxruntime([helper.make_node("ReduceLogSum", ["x"], ["z"])], {"x": -np.abs(x)})
-
-
-@pytest.mark.parametrize("axis", [0, 2])
-def test_gathering_along_shorter_dimensions(axis):
-    nodes = [helper.make_node("GatherElements", ["x", "i"], ["z"], axis=axis)]
-    x, i = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[[1], [-1]]])
-    agrees_with_onnxruntime(nodes, {"x": x}, {"i": i})
-
-
-@pytest.mark.parametrize("pads", [(3, -2), (-2, 3), (3, -4), (1, -1), (-1, -1)])
-def test_pads_that_cut_more_than_there_is(pads):
-    for size in (1, 2, 3):
-        if size + sum(pads) >= 0:
-            nodes = [helper.make_node("Pad", ["x", "p"], ["z"])]
-            agrees_with_onnxruntime(nodes, {"x": np.ones(size, np.float32)}, {"p": np.array(pads)})
-
-
-@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
-def test_recurrent_layers(op):
-    rng, gates = np.random.default_rng(5), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
-    numbers = lambda *shape: rng.standard_normal(shape).astype(np.float32)
-    for direction, ways in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
-        weights = {"w": numbers(ways, gates * 3, 2), "r": numbers(ways, gates * 3, 3), "b": numbers(ways, gates * 6)}
-        weights |= {"n": np.array([5, 2, 3], np.int32), "h": numbers(ways, 3, 3)}
-        names = ["x", "w", "r", "b", "n", "h"]
-        if op == "LSTM":
-            weights |= {"c": numbers(ways, 3, 3), "p": numbers(ways, 9)}
-            names += ["c", "p"]
-        for attributes in ({}, {"clip": 0.5}, {"linear_before_reset": 1}, {"activations": ["Relu", "Sigmoid", "Tanh"]}):
-            if "linear_before_reset" in attributes and op != "GRU":
-                continue
-            if "activations" in attributes:
-                attributes = {"activations": attributes["activations"][: {4: 3, 3: 2, 1: 1}[gates]] * ways}
-            for outputs in (["z"], ["", "z"]):
-                nodes = [helper.make_node(op, names, outputs, hidden_size=3, direction=direction, **attributes)]
-                agrees_with_onnxruntime(nodes, {"x": numbers(5, 3, 2)}, weights)
-
-
-def test_a_gru_whose_update_gate_is_next_to_one():
-    rng = np.random.default_rng(5)
-    bias = np.zeros((1, 18), np.float32)
-    bias[0, :3] = 12, 15, 18  # 1 - z is 6e-6, 3e-7 and, in float32, 0.
-    weights = {"w": rng.standard_normal((1, 9, 2)), "r": rng.standard_normal((1, 9, 3))}
-    weights = {name: (0.1 * value).astype(np.float32) for name, value in weights.items()} | {"b": bias}
-    nodes = [helper.make_node("GRU", ["x", "w", "r", "b"], ["z"], hidden_size=3)]
-    agrees_with_onnxruntime(nodes, {"x": rng.standard_normal((5, 3, 2)).astype(np.float32)}, weights)
