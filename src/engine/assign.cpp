@@ -229,6 +229,25 @@ std::optional<std::pair<std::vector<Precision>, std::string>> without_choice(con
   return std::nullopt;
 }
 
+/// Everything that is enabled and that a layer has a form in, and why, where that is known already: the lowest alone
+/// where it is to be assumed. `elements`: its quantized forms; `missing`: what has no int8 scale.
+std::pair<std::vector<Precision>, std::string> free_choice(const Network& network, LayerId id,
+                                                           const BuildOptions& options,
+                                                           std::span<const Precision> allowed,
+                                                           std::vector<Precision> elements,
+                                                           std::span<const TensorId> missing) {
+  std::vector<Precision> choice = std::move(elements);
+  std::ranges::copy_if(allowed, std::back_inserter(choice),
+                       [&](Precision p) { return precision_in(network.layer(id), p) == p; });
+  if (options.assume_lowest) {
+    choice.resize(1);
+    return {choice, missing.empty() ? "the lowest enabled precision"
+                                    : fmt::format("no int8 scale for '{}': the next higher enabled precision",
+                                                  network.tensor(missing.front()).name)};
+  }
+  return {choice, choice.size() == 1 ? "no other precision is enabled" : ""};
+}
+
 }  // namespace
 
 DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
@@ -285,18 +304,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       // The file names the precision of a group; layers without such a form are the epilogue of one.
       if (!is_float(replayed->second) && !quantized.is_possible(spec, l, replayed->second)) choice = {next_higher};
     } else {
-      choice = allowed;
-      std::erase_if(choice, [&layer = layer](Precision p) { return precision_in(layer, p) != p; });
-      const std::vector<Precision> elements = quantized.possible(l);
-      choice.insert(choice.begin(), elements.begin(), elements.end());
-      if (options.assume_lowest) {
-        result.reason[l] = missing.empty() ? "the lowest enabled precision"
-                                           : fmt::format("no int8 scale for '{}': the next higher enabled precision",
-                                                         network.tensor(missing.front()).name);
-        choice.resize(1);
-      } else if (choice.size() == 1) {
-        result.reason[l] = "no other precision is enabled";
-      }
+      std::tie(choice, result.reason[l]) = free_choice(network, l, options, allowed, quantized.possible(l), missing);
     }
     result.precision[l] = choice.front();
   }

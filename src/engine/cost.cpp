@@ -143,13 +143,10 @@ void set_group_costs(const Specialization& spec, const Grouping& grouping, const
   }
 }
 
-}  // namespace
-
-CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
-                              const IdMap<LayerId, std::vector<Precision>>& choices) {
+/// A node per layer that computes values, and its costs. Returns which one is a layer's, -1: none.
+IdMap<LayerId, int> add_nodes(const Specialization& spec, const Grouping& grouping, const Target& target,
+                              const IdMap<LayerId, std::vector<Precision>>& choices, CostProblem& problem) {
   const Network& network = *spec.network;
-  CostProblem problem;
-  problem.hands_integers = target.kernels == nullptr;
   IdMap<LayerId, int> node_of(network.layers.size(), -1);
   for (LayerId l : network.layers.ids()) {
     if (!spec.numeric[l]) continue;
@@ -173,6 +170,17 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
       for (std::size_t c = 0; c < node.choices.size(); ++c)
         node.cost[c] +=
             target.weight_us_per_mb * 1e-6 * weight_bytes(work_of(spec, network.layers[node.layer]), node.choices[c]);
+  return node_of;
+}
+
+}  // namespace
+
+CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
+                              const IdMap<LayerId, std::vector<Precision>>& choices) {
+  const Network& network = *spec.network;
+  CostProblem problem;
+  problem.hands_integers = target.kernels == nullptr;
+  const IdMap<LayerId, int> node_of = add_nodes(spec, grouping, target, choices, problem);
   // Movement layers pass values on in the type that they have: consumers behind them are consumers of what is before.
   IdMap<TensorId, std::set<TensorId>> sources(network.tensors.size());
   std::map<TensorId, CostProblem::Value> values;

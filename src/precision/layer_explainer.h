@@ -1,0 +1,107 @@
+// Why a layer needs more than its low precision: from counts of its values, the words and figures of a Reason.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "precision/explain.h"
+#include "precision/value_counts.h"
+
+namespace ulpscope {
+
+/// What a tensor is counted against; the scale of int8, 0 for floats.
+using RangeKey = std::tuple<TensorId, Precision, float>;
+
+/// Of a layer by itself.
+struct LayerCount {
+  SumCount sums;
+  /// What is finite and becomes infinite or NaN in low precision, and the largest of it.
+  std::int64_t broken = 0;
+  double largest_broken = 0;
+
+  /// `error`: low - exact.
+  void add_broken(const Tensor& exact, const Tensor& error) {
+    if (exact.type() != DataType::kFloat32) return;
+    const float* y = exact.data<float>();
+    const float* d = error.data<float>();
+    for (std::int64_t i = 0; i < exact.size(); ++i)
+      if (std::isfinite(y[i]) && !std::isfinite(d[i])) {
+        ++broken;
+        largest_broken = std::max(largest_broken, std::abs(static_cast<double>(y[i])));
+      }
+  }
+  void add(const LayerCount& other) {
+    sums.add(other.sums);
+    broken += other.broken;
+    largest_broken = std::max(largest_broken, other.largest_broken);
+  }
+};
+
+/// Takes what was counted of a layer over all samples, and chooses the reason that it shows.
+class LayerExplainer {
+ public:
+  /// `harmless_overflow`: it is known not to matter.
+  LayerExplainer(const Specialization& spec, const Assignment& low, LayerId id, bool harmless_overflow);
+
+  bool is_sum() const {
+    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) && is_float(precision());
+  }
+  void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
+    count_sums(a, b, out, precision(), count.sums);
+  }
+  /// What is to be counted of an input and of the outputs; nothing of what is not quantized.
+  std::optional<RangeKey> input_key(std::size_t index) const;
+  RangeKey output_key(TensorId output) const { return {output, precision(), 0}; }
+  void take(const std::map<RangeKey, RangeCount>& counts, const LayerCount& own);
+  Reason reason() const;
+
+ private:
+  Precision precision() const { return low_.precision[id_]; }
+  const std::string& name(TensorId id) const { return network_.tensor(id).name; }
+  const std::string& output_name() const { return name(layer_.outputs[0]); }
+  const RangeCount* count_of(const std::string& tensor) const;
+  std::string_view type() const { return name_of(precision()); }
+  /// The input whose clipping costs more than the steps do, and the most of all; none: the number of inputs.
+  std::size_t most_clipped() const;
+  bool is_beyond_scales() const { return most_clipped() < inputs_.size(); }
+  Reason saturation() const;
+  /// Of products in other formats than int8: what becomes of their constant weights, which are known.
+  Reason format_reason() const;
+  Reason int8_reason() const;
+  Reason float_reason() const;
+  Reason underflow(TensorId tensor, const RangeCount& count) const;
+  /// A tenth of the values lose bits for being small, and that is most of what rounding costs: small values beside
+  /// large ones, as behind a softmax, are no reason.
+  static bool vanishes(const RangeCount& count);
+  /// Of a layer whose outputs are no floats.
+  Reason comparison(const TypeRange& range) const;
+  /// Large operands with a small result, or a small operand that the steps at the other's magnitude swallow.
+  Reason cancellation(const TypeRange& range) const;
+  /// An operand that is 0 wherever it does not swallow the other: an attention mask means to lose what it covers.
+  bool is_mask(std::size_t operand) const;
+  void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const;
+  static double share(std::int64_t part, std::int64_t all) {
+    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Layer& layer_;
+  const Assignment& low_;
+  const LayerId id_;
+  const bool harmless_overflow_;
+  LayerCount own_;
+  std::vector<RangeCount> inputs_;
+  RangeCount output_;
+};
+
+}  // namespace ulpscope
