@@ -312,11 +312,10 @@ TEST(CudaLibrary, SaysWhatInstallsWhatIsMissing) {
 
 TEST(CudaLibrary, SaysWhichFunctionIsMissing) {
   const Library library({"libm.so.6"}, "nvidia-nothing");
-  void (*function)() = nullptr;
-  library.get("cos", function);
+  void (*function)() = library.function("cos");
   EXPECT_NE(function, nullptr);
   try {
-    library.get("no_such_function", function);
+    library.function("no_such_function");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

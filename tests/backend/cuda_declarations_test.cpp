@@ -44,7 +44,7 @@ struct Declared {
   const char* name;
   const char* header;
   int check;           ///< ULPSCOPE_CHECK of cuda_declarations.cpp.
-  const char* source;  ///< Gets the functions from the library.
+  const char* source;  ///< Declares the functions, and gets them from the library.
 };
 
 class CudaDeclarations : public ::testing::TestWithParam<Declared> {};
@@ -81,15 +81,15 @@ TEST_P(CudaDeclarations, CoverEveryFunctionThatIsOpened) {
   ASSERT_NE(begin, std::string::npos);
   const std::string section = checks.substr(begin, checks.find("\n#el", begin + 1) - begin);
   const auto opened = pairs(text_of_file(kSource / "src/backend/cuda" / GetParam().source),
-                            R"re(library\.get\("(\w+)", (\w+)\))re", 2, 1);
+                            R"re(\(\*(\w+)\)\([^;]*? = library\.function\("(\w+)"\);)re", 1, 2);
   EXPECT_FALSE(opened.empty());
   EXPECT_EQ(pairs(section, R"re(\nSAME_CALL\((\w+), (\w+)\))re", 1, 2), opened);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, CudaDeclarations,
-                         ::testing::Values(Declared{"Driver", "cuda.h", 1, "driver.cpp"},
-                                           Declared{"Nvrtc", "nvrtc.h", 2, "nvrtc.cpp"},
-                                           Declared{"CublasLt", "cublasLt.h", 3, "matrix_product.cpp"}),
+                         ::testing::Values(Declared{"Driver", "cuda.h", 1, "driver.h"},
+                                           Declared{"Nvrtc", "nvrtc.h", 2, "nvrtc_api.h"},
+                                           Declared{"CublasLt", "cublasLt.h", 3, "cublas_lt_api.h"}),
                          [](const auto& declared) { return declared.param.name; });
 
 }  // namespace

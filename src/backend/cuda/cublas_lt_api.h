@@ -45,27 +45,30 @@ inline constexpr std::uint32_t kNeverReduce = 0, kReduceInComputeType = 2;
 
 /// cuBLASLt's functions; the library stays open. Throws Error(kUnsupported) when it is missing.
 struct CublasLt {
-  CublasLt();
-  Library library;
-  int (*create)(Handle*);
-  int (*destroy)(Handle);
-  std::size_t (*version)();
+  Library library{{"libcublasLt.so.13", "libcublasLt.so.12"}, "nvidia-cublas"};
+  int (*create)(Handle*) = library.function("cublasLtCreate");
+  int (*destroy)(Handle) = library.function("cublasLtDestroy");
+  std::size_t (*version)() = library.function("cublasLtGetVersion");
   int (*matmul)(Handle, Descriptor, const void* alpha, const void* a, MatrixLayout, const void* b, MatrixLayout,
                 const void* beta, const void* c, MatrixLayout, void* d, MatrixLayout, const Algorithm*, void* workspace,
-                std::size_t, Stream);
-  int (*descriptor_create)(Descriptor*, int compute, int scale_type);
-  int (*descriptor_destroy)(Descriptor);
-  int (*descriptor_set)(Descriptor, int attribute, const void*, std::size_t);
-  int (*layout_create)(MatrixLayout*, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading);
-  int (*layout_destroy)(MatrixLayout);
-  int (*layout_set)(MatrixLayout, int attribute, const void*, std::size_t);
-  int (*preference_create)(Preference*);
-  int (*preference_destroy)(Preference);
-  int (*preference_set)(Preference, int attribute, const void*, std::size_t);
+                std::size_t, Stream) = library.function("cublasLtMatmul");
+  int (*descriptor_create)(Descriptor*, int compute, int scale_type) = library.function("cublasLtMatmulDescCreate");
+  int (*descriptor_destroy)(Descriptor) = library.function("cublasLtMatmulDescDestroy");
+  int (*descriptor_set)(Descriptor, int attribute, const void*,
+                        std::size_t) = library.function("cublasLtMatmulDescSetAttribute");
+  int (*layout_create)(MatrixLayout*, int type, std::uint64_t rows, std::uint64_t columns,
+                       std::int64_t leading) = library.function("cublasLtMatrixLayoutCreate");
+  int (*layout_destroy)(MatrixLayout) = library.function("cublasLtMatrixLayoutDestroy");
+  int (*layout_set)(MatrixLayout, int attribute, const void*,
+                    std::size_t) = library.function("cublasLtMatrixLayoutSetAttribute");
+  int (*preference_create)(Preference*) = library.function("cublasLtMatmulPreferenceCreate");
+  int (*preference_destroy)(Preference) = library.function("cublasLtMatmulPreferenceDestroy");
+  int (*preference_set)(Preference, int attribute, const void*,
+                        std::size_t) = library.function("cublasLtMatmulPreferenceSetAttribute");
   int (*heuristic)(Handle, Descriptor, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, Preference, int wanted,
-                   HeuristicResult*, int* found);
+                   HeuristicResult*, int* found) = library.function("cublasLtMatmulAlgoGetHeuristic");
   int (*algorithm_check)(Handle, Descriptor, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, const Algorithm*,
-                         HeuristicResult*);
+                         HeuristicResult*) = library.function("cublasLtMatmulAlgoCheck");
 };
 
 }  // namespace ulpscope::cuda::lt

@@ -10,21 +10,6 @@
 
 namespace ulpscope::cuda::cudnn {
 
-Functions::Functions() : library({"libcudnn.so.9"}, "nvidia-cudnn-cu13") {
-  library.get("cudnnGetVersion", version);
-  library.get("cudnnGetErrorString", error_string);
-  library.get("cudnnGetLastErrorString", last_error_string);
-  library.get("cudnnCreate", create);
-  library.get("cudnnDestroy", destroy);
-  library.get("cudnnSetStream", set_stream);
-  library.get("cudnnBackendCreateDescriptor", create_descriptor);
-  library.get("cudnnBackendDestroyDescriptor", destroy_descriptor);
-  library.get("cudnnBackendFinalize", finalize);
-  library.get("cudnnBackendSetAttribute", set_attribute);
-  library.get("cudnnBackendGetAttribute", get_attribute);
-  library.get("cudnnBackendExecute", execute);
-}
-
 const Functions& functions() {
   static const Functions all;
   return all;

@@ -138,20 +138,21 @@ constexpr std::int64_t kNumericalNotes = 32, kKnobs = 64;
 
 /// cuDNN's functions; the library stays open.
 struct Functions {
-  Functions();
-  Library library;
-  std::size_t (*version)();
-  const char* (*error_string)(int status);
-  void (*last_error_string)(char* message, std::size_t size);
-  int (*create)(Handle*);
-  int (*destroy)(Handle);
-  int (*set_stream)(Handle, void* stream);
-  int (*create_descriptor)(DescriptorType, RawDescriptor*);
-  int (*destroy_descriptor)(RawDescriptor);
-  int (*finalize)(RawDescriptor);
-  int (*set_attribute)(RawDescriptor, Field, FieldType, std::int64_t count, const void* elements);
-  int (*get_attribute)(RawDescriptor, Field, FieldType, std::int64_t requested, std::int64_t* count, void* elements);
-  int (*execute)(Handle, RawDescriptor plan, RawDescriptor variant_pack);
+  Library library{{"libcudnn.so.9"}, "nvidia-cudnn-cu13"};
+  std::size_t (*version)() = library.function("cudnnGetVersion");
+  const char* (*error_string)(int status) = library.function("cudnnGetErrorString");
+  void (*last_error_string)(char* message, std::size_t size) = library.function("cudnnGetLastErrorString");
+  int (*create)(Handle*) = library.function("cudnnCreate");
+  int (*destroy)(Handle) = library.function("cudnnDestroy");
+  int (*set_stream)(Handle, void* stream) = library.function("cudnnSetStream");
+  int (*create_descriptor)(DescriptorType, RawDescriptor*) = library.function("cudnnBackendCreateDescriptor");
+  int (*destroy_descriptor)(RawDescriptor) = library.function("cudnnBackendDestroyDescriptor");
+  int (*finalize)(RawDescriptor) = library.function("cudnnBackendFinalize");
+  int (*set_attribute)(RawDescriptor, Field, FieldType, std::int64_t count,
+                       const void* elements) = library.function("cudnnBackendSetAttribute");
+  int (*get_attribute)(RawDescriptor, Field, FieldType, std::int64_t requested, std::int64_t* count,
+                       void* elements) = library.function("cudnnBackendGetAttribute");
+  int (*execute)(Handle, RawDescriptor plan, RawDescriptor variant_pack) = library.function("cudnnBackendExecute");
 };
 
 /// Opens the library when it is called first. Throws Error(kUnsupported) when cuDNN 9 is missing.

@@ -70,50 +70,51 @@ struct LaunchConfig {
 inline constexpr std::uint32_t kProgrammaticSerialization = 6;  ///< CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_...
 
 struct Driver {
-  Driver();
-  Library library;
-  Result (*init)(unsigned flags);
-  Result (*get_error_string)(Result, const char**);
-  Result (*get_error_name)(Result, const char**);
-  Result (*driver_version)(int*);
-  Result (*device_get)(int* device, int ordinal);
-  Result (*device_count)(int*);
-  Result (*device_name)(char*, int length, int device);
-  Result (*device_attribute)(int*, DeviceAttribute, int device);
-  Result (*primary_context_retain)(Context*, int device);
-  Result (*context_set_current)(Context);
-  Result (*memory_info)(std::size_t* free, std::size_t* total);
-  Result (*memory_allocate)(Address*, std::size_t);
-  Result (*memory_free)(Address);
-  Result (*host_allocate)(void**, std::size_t, unsigned flags);
-  Result (*host_free)(void*);
-  Result (*copy_to_device)(Address, const void*, std::size_t, Stream);
-  Result (*copy_to_host)(void*, Address, std::size_t, Stream);
-  Result (*copy_on_device)(Address, Address, std::size_t, Stream);
-  Result (*set_bytes)(Address, unsigned char, std::size_t, Stream);
-  Result (*module_load)(Module*, const void* image);
-  Result (*module_unload)(Module);
-  Result (*module_function)(Function*, Module, const char*);
-  Result (*function_set_attribute)(Function, int attribute, int value);
-  Result (*launch)(const LaunchConfig*, Function, void** arguments, void**);
+  Library library{{"libcuda.so.1"}, ""};
+  Result (*init)(unsigned flags) = library.function("cuInit");
+  Result (*get_error_string)(Result, const char**) = library.function("cuGetErrorString");
+  Result (*get_error_name)(Result, const char**) = library.function("cuGetErrorName");
+  Result (*driver_version)(int*) = library.function("cuDriverGetVersion");
+  Result (*device_get)(int* device, int ordinal) = library.function("cuDeviceGet");
+  Result (*device_count)(int*) = library.function("cuDeviceGetCount");
+  Result (*device_name)(char*, int length, int device) = library.function("cuDeviceGetName");
+  Result (*device_attribute)(int*, DeviceAttribute, int device) = library.function("cuDeviceGetAttribute");
+  Result (*primary_context_retain)(Context*, int device) = library.function("cuDevicePrimaryCtxRetain");
+  Result (*context_set_current)(Context) = library.function("cuCtxSetCurrent");
+  Result (*memory_info)(std::size_t* free, std::size_t* total) = library.function("cuMemGetInfo_v2");
+  Result (*memory_allocate)(Address*, std::size_t) = library.function("cuMemAlloc_v2");
+  Result (*memory_free)(Address) = library.function("cuMemFree_v2");
+  Result (*host_allocate)(void**, std::size_t, unsigned flags) = library.function("cuMemHostAlloc");
+  Result (*host_free)(void*) = library.function("cuMemFreeHost");
+  Result (*copy_to_device)(Address, const void*, std::size_t, Stream) = library.function("cuMemcpyHtoDAsync_v2");
+  Result (*copy_to_host)(void*, Address, std::size_t, Stream) = library.function("cuMemcpyDtoHAsync_v2");
+  Result (*copy_on_device)(Address, Address, std::size_t, Stream) = library.function("cuMemcpyDtoDAsync_v2");
+  Result (*set_bytes)(Address, unsigned char, std::size_t, Stream) = library.function("cuMemsetD8Async");
+  Result (*module_load)(Module*, const void* image) = library.function("cuModuleLoadData");
+  Result (*module_unload)(Module) = library.function("cuModuleUnload");
+  Result (*module_function)(Function*, Module, const char*) = library.function("cuModuleGetFunction");
+  Result (*function_set_attribute)(Function, int attribute, int value) = library.function("cuFuncSetAttribute");
+  Result (*launch)(const LaunchConfig*, Function, void** arguments, void**) = library.function("cuLaunchKernelEx");
   Result (*encode_boxes)(TensorMap*, BoxElement, std::uint32_t rank, void* address, const std::uint64_t* sizes,
                          const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
-                         int interleave, int swizzle, int promotion, int fill);
-  Result (*stream_create)(Stream*, unsigned flags);
-  Result (*stream_synchronize)(Stream);
-  Result (*stream_wait_event)(Stream, Event, unsigned flags);
-  Result (*stream_is_capturing)(Stream, int* status);
-  Result (*stream_begin_capture)(Stream, int mode);
-  Result (*stream_end_capture)(Stream, Graph*);
-  Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
-  Result (*graph_launch)(GraphExec, Stream);
-  Result (*graph_destroy)(Graph);
-  Result (*graph_exec_destroy)(GraphExec);
-  Result (*event_create)(Event*, unsigned flags);
-  Result (*event_destroy)(Event);
-  Result (*event_record)(Event, Stream);
-  Result (*event_synchronize)(Event);
-  Result (*event_elapsed)(float* milliseconds, Event, Event);
+                         int interleave, int swizzle, int promotion,
+                         int fill) = library.function("cuTensorMapEncodeTiled");
+  Result (*stream_create)(Stream*, unsigned flags) = library.function("cuStreamCreate");
+  Result (*stream_synchronize)(Stream) = library.function("cuStreamSynchronize");
+  Result (*stream_wait_event)(Stream, Event, unsigned flags) = library.function("cuStreamWaitEvent");
+  Result (*stream_is_capturing)(Stream, int* status) = library.function("cuStreamIsCapturing");
+  Result (*stream_begin_capture)(Stream, int mode) = library.function("cuStreamBeginCapture_v2");
+  Result (*stream_end_capture)(Stream, Graph*) = library.function("cuStreamEndCapture");
+  Result (*graph_instantiate)(GraphExec*, Graph,
+                              unsigned long long flags) = library.function("cuGraphInstantiateWithFlags");
+  Result (*graph_launch)(GraphExec, Stream) = library.function("cuGraphLaunch");
+  Result (*graph_destroy)(Graph) = library.function("cuGraphDestroy");
+  Result (*graph_exec_destroy)(GraphExec) = library.function("cuGraphExecDestroy");
+  Result (*event_create)(Event*, unsigned flags) = library.function("cuEventCreate");
+  Result (*event_destroy)(Event) = library.function("cuEventDestroy_v2");
+  Result (*event_record)(Event, Stream) = library.function("cuEventRecord");
+  Result (*event_synchronize)(Event) = library.function("cuEventSynchronize");
+  Result (*event_elapsed)(float* milliseconds, Event, Event) = library.function("cuEventElapsedTime");
 };
 
 /// Opened on the first call. Throws Error(kUnsupported) when there is no driver, or an old one.

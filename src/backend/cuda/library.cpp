@@ -104,8 +104,8 @@ Library::Library(std::vector<std::string> names, std::string_view package) {
                                 names.front(), reason, package));
 }
 
-void* Library::symbol(const char* name) const {
-  if (void* found = dlsym(handle_, name)) return found;
+Library::Symbol Library::function(const char* name) const {
+  if (void* found = dlsym(handle_, name)) return {found};
   throw Error(ErrorCode::kUnsupported,
               fmt::format("[build] backend 'cuda': {} has no function {}: it is too old; try: pip install --upgrade "
                           "'ulpscope[cuda]', or a newer driver",

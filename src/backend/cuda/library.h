@@ -17,16 +17,20 @@ class Library {
   /// Throws Error(kUnsupported): what is missing and what installs it.
   Library(std::vector<std::string> names, std::string_view package);
 
+  /// Becomes the pointer to a function that it is assigned to.
+  struct Symbol {
+    void* address;
+    template <typename Pointer>
+    operator Pointer() const {
+      return reinterpret_cast<Pointer>(address);
+    }
+  };
   /// Throws Error(kUnsupported) naming library and function: the library is older than it has to be.
-  template <typename Pointer>
-  void get(const char* name, Pointer& function) const {
-    function = reinterpret_cast<Pointer>(symbol(name));
-  }
+  Symbol function(const char* name) const;
   /// Where it was found, as the loader says; for messages.
   const std::string& path() const noexcept { return path_; }
 
  private:
-  void* symbol(const char* name) const;
   void* handle_ = nullptr;
   std::string path_;
 };

@@ -11,24 +11,6 @@
 
 namespace ulpscope::cuda {
 
-lt::CublasLt::CublasLt() : library({"libcublasLt.so.13", "libcublasLt.so.12"}, "nvidia-cublas") {
-  library.get("cublasLtCreate", create);
-  library.get("cublasLtDestroy", destroy);
-  library.get("cublasLtGetVersion", version);
-  library.get("cublasLtMatmul", matmul);
-  library.get("cublasLtMatmulDescCreate", descriptor_create);
-  library.get("cublasLtMatmulDescDestroy", descriptor_destroy);
-  library.get("cublasLtMatmulDescSetAttribute", descriptor_set);
-  library.get("cublasLtMatrixLayoutCreate", layout_create);
-  library.get("cublasLtMatrixLayoutDestroy", layout_destroy);
-  library.get("cublasLtMatrixLayoutSetAttribute", layout_set);
-  library.get("cublasLtMatmulPreferenceCreate", preference_create);
-  library.get("cublasLtMatmulPreferenceDestroy", preference_destroy);
-  library.get("cublasLtMatmulPreferenceSetAttribute", preference_set);
-  library.get("cublasLtMatmulAlgoGetHeuristic", heuristic);
-  library.get("cublasLtMatmulAlgoCheck", algorithm_check);
-}
-
 namespace {
 
 using namespace lt;

@@ -13,18 +13,6 @@
 
 namespace ulpscope::cuda {
 
-Nvrtc::Nvrtc() : library({"libnvrtc.so.13", "libnvrtc.so.12"}, "nvidia-cuda-nvrtc") {
-  library.get("nvrtcVersion", version);
-  library.get("nvrtcGetErrorString", error_string);
-  library.get("nvrtcCreateProgram", create);
-  library.get("nvrtcDestroyProgram", destroy);
-  library.get("nvrtcCompileProgram", compile);
-  library.get("nvrtcGetCUBINSize", cubin_size);
-  library.get("nvrtcGetCUBIN", cubin);
-  library.get("nvrtcGetProgramLogSize", log_size);
-  library.get("nvrtcGetProgramLog", log);
-}
-
 namespace {
 
 const Nvrtc& nvrtc() {
