@@ -26,6 +26,11 @@ constexpr OperandForm in_scaled_blocks(Format format, std::int64_t block, Format
   result.scales = second;
   return result;
 }
+/// Of products whose weights alone are elements.
+constexpr LayerForm of_weights(Precision precision, std::string_view name, DataType type, OperandForm weight, int rank,
+                               int opset, double usual_error) {
+  return {precision, name, type, DataType::kUndefined, Rounding::kNone, {}, weight, rank, opset, usual_error, true};
+}
 
 constexpr auto make_forms() {
   using P = Precision;
@@ -51,47 +56,14 @@ constexpr auto make_forms() {
                 in_scaled_blocks(kE2M1, 16, kE4M3, kOwn), 0, 23, 2e-1, kProducts},
       LayerForm{P::kMXFP4, "mxfp4", kNone, kNone, R::kNone, in_blocks(kE2M1, 32, kE8M0), in_blocks(kE2M1, 32, kE8M0), 0,
                 24, 2e-1, kProducts},
-      LayerForm{
-          P::kINT8Weights, "int8-weights", kNone, kNone, R::kNone, {}, per_channel(kInt8), 3, 13, 5e-2, kProducts},
-      LayerForm{P::kFP8Weights, "fp8-weights", kNone, kNone, R::kNone, {}, per_channel(kE4M3), 3, 19, 5e-2, kProducts},
-      LayerForm{P::kMXFP8Weights,
-                "mxfp8-weights",
-                kNone,
-                kNone,
-                R::kNone,
-                {},
-                in_blocks(kE4M3, 32, kE8M0),
-                3,
-                24,
-                5e-2,
-                kProducts},
-      LayerForm{P::kNVFP4Weights,
-                "nvfp4-weights",
-                kNone,
-                kNone,
-                R::kNone,
-                {},
-                in_scaled_blocks(kE2M1, 16, kE4M3, kOwn),
-                1,
-                23,
-                2e-1,
-                kProducts},
-      LayerForm{P::kMXFP4Weights,
-                "mxfp4-weights",
-                kNone,
-                kNone,
-                R::kNone,
-                {},
-                in_blocks(kE2M1, 32, kE8M0),
-                1,
-                24,
-                2e-1,
-                kProducts},
-      LayerForm{P::kINT4, "int4", T::kInt4, kNone, R::kNone, {}, in_blocks(kInt4, 128, kHalf), 1, 21, 2e-1, kProducts},
-      LayerForm{
-          P::kINT4Block64, "int4-64", kNone, kNone, R::kNone, {}, in_blocks(kInt4, 64, kHalf), 1, 21, 2e-1, kProducts},
-      LayerForm{
-          P::kINT4Block32, "int4-32", kNone, kNone, R::kNone, {}, in_blocks(kInt4, 32, kHalf), 1, 21, 2e-1, kProducts},
+      of_weights(P::kINT8Weights, "int8-weights", kNone, per_channel(kInt8), 3, 13, 5e-2),
+      of_weights(P::kFP8Weights, "fp8-weights", kNone, per_channel(kE4M3), 3, 19, 5e-2),
+      of_weights(P::kMXFP8Weights, "mxfp8-weights", kNone, in_blocks(kE4M3, 32, kE8M0), 3, 24, 5e-2),
+      of_weights(P::kNVFP4Weights, "nvfp4-weights", kNone, in_scaled_blocks(kE2M1, 16, kE4M3, kOwn), 1, 23, 2e-1),
+      of_weights(P::kMXFP4Weights, "mxfp4-weights", kNone, in_blocks(kE2M1, 32, kE8M0), 1, 24, 2e-1),
+      of_weights(P::kINT4, "int4", T::kInt4, in_blocks(kInt4, 128, kHalf), 1, 21, 2e-1),
+      of_weights(P::kINT4Block64, "int4-64", kNone, in_blocks(kInt4, 64, kHalf), 1, 21, 2e-1),
+      of_weights(P::kINT4Block32, "int4-32", kNone, in_blocks(kInt4, 32, kHalf), 1, 21, 2e-1),
   };
 }
 constexpr auto kForms = make_forms();
