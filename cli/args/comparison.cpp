@@ -86,15 +86,6 @@ void ComparisonArgs::declare_other_functions(OptionTable& table) {
              "For perceptual_metrics, which is not part of this program");
 }
 
-namespace {
-
-template <typename T>
-void override_values(PerName<T>& values, const PerName<T>& given) {
-  for (const auto& [name, value] : given.entries()) values.set(name, value);
-}
-
-}  // namespace
-
 void ComparisonArgs::warn_of_unused() const {
   const std::vector<std::string> chosen = compare.empty() ? std::vector<std::string>{"simple"} : compare;
   const auto belongs = [&](std::initializer_list<std::pair<bool, const char*>> options,
@@ -157,22 +148,21 @@ CompareOptions ComparisonArgs::options() const {
   CompareOptions result;
   result.check_shapes = !no_shape_check;
   result.fail_fast = fail_fast;
-  override_values(result.atol, parse_numbers("--atol", atol));
-  override_values(result.rtol, parse_numbers("--rtol", rtol));
+  result.atol.set(parse_numbers("--atol", atol));
+  result.rtol.set(parse_numbers("--rtol", rtol));
   result.atol_text = number_texts(atol);
   result.rtol_text = number_texts(rtol);
-  override_values(result.error_stat, parse_strings("--check-error-stat", check_error_stat));
+  result.error_stat.set(parse_strings("--check-error-stat", check_error_stat));
   check_error_stats(result.error_stat);
-  override_values(result.error_quantile, parse_numbers("--error-quantile", error_quantile));
+  result.error_quantile.set(parse_numbers("--error-quantile", error_quantile));
   for (const auto& [name, quantile] : result.error_quantile.entries())
     if (!(quantile >= 0 && quantile <= 1))
       throw invalid_argument("[options] --error-quantile: expected a number from 0 to 1, got {}", quantile);
-  override_values(result.index_tolerance, parse_integers("--index-tolerance", index_tolerance));
-  override_values(result.l2_tolerance, parse_numbers("--l2-threshold", l2_threshold));
-  override_values(result.cosine_similarity_threshold,
-                  parse_numbers("--cosine-similarity-threshold", cosine_similarity_threshold));
-  override_values(result.psnr_tolerance, parse_numbers("--psnr-threshold", psnr_threshold));
-  override_values(result.snr_tolerance, parse_numbers("--snr-threshold", snr_threshold));
+  result.index_tolerance.set(parse_integers("--index-tolerance", index_tolerance));
+  result.l2_tolerance.set(parse_numbers("--l2-threshold", l2_threshold));
+  result.cosine_similarity_threshold.set(parse_numbers("--cosine-similarity-threshold", cosine_similarity_threshold));
+  result.psnr_tolerance.set(parse_numbers("--psnr-threshold", psnr_threshold));
+  result.snr_tolerance.set(parse_numbers("--snr-threshold", snr_threshold));
   result.infinities_compare_equal = infinities_compare_equal;
   return result;
 }

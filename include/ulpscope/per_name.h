@@ -26,6 +26,10 @@ class PerName {
     }
     entries_.emplace_back(std::move(name), std::move(value));
   }
+  /// All that are given there.
+  void set(const PerName& given) {
+    for (const auto& [name, value] : given.entries()) set(name, value);
+  }
   /// The value of the name, else that of the empty name, else null.
   const T* find(std::string_view name) const {
     const T* fallback = nullptr;

@@ -151,8 +151,8 @@ std::vector<TensorMap> ordered_outputs(const Network& network, std::span<const T
 std::shared_ptr<const Specialization> specialize_for(const Network& network, const TensorMap& sample) {
   std::vector<Shape> shapes;
   for (TensorId id : network.inputs) {
-    const auto found = std::ranges::find(sample, network.tensor(id).name, &NamedTensor::name);
-    shapes.push_back(found == sample.end() ? Shape{} : found->tensor.shape());
+    const Tensor* found = find_tensor(sample, network.tensor(id).name);
+    shapes.push_back(found == nullptr ? Shape{} : found->shape());
   }
   return specialize(network, shapes);
 }

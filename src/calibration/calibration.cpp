@@ -45,12 +45,6 @@ Network with_outputs(const Network& network, std::vector<TensorId> outputs) {
 
 }  // namespace
 
-std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
-  return shapes;
-}
-
 std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<InputBinding>& bindings) {
   std::vector<Tensor> inputs;
   for (const NamedTensor& input : adapt_inputs(sample, bindings)) inputs.push_back(to_physical(input.tensor));

@@ -7,6 +7,7 @@
 #include "calibration/sample_inputs.h"
 #include "core/messages.h"
 #include "engine/element_forms.h"
+#include "runtime/by_shapes.h"
 
 namespace ulpscope {
 namespace {

@@ -6,12 +6,9 @@
 
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
-#include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
-
-std::vector<Shape> shapes_of(std::span<const Tensor> tensors);
 
 /// The inputs of a sample, in the order of the bindings.
 std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<InputBinding>& bindings);

@@ -17,4 +17,11 @@ struct NamedTensor {
 /// Names are unique; the order is that of the network, or of the file.
 using TensorMap = std::vector<NamedTensor>;
 
+/// Null when there is no tensor of this name.
+inline const Tensor* find_tensor(const TensorMap& tensors, std::string_view name) {
+  for (const NamedTensor& entry : tensors)
+    if (entry.name == name) return &entry.tensor;
+  return nullptr;
+}
+
 }  // namespace ulpscope

@@ -69,9 +69,9 @@ ProofSample proof_sample(const Network& network, const Network& typed, const Ten
   ProofSample result;
   for (std::size_t i = 0; i < network.inputs.size(); ++i) {
     const TensorInfo& info = network.tensor(network.inputs[i]);
-    const auto found = std::ranges::find_if(sample, [&](const NamedTensor& t) { return t.name == info.name; });
-    if (found == sample.end()) throw invalid_argument("[convert] sample {}: expected the input '{}'", index, info.name);
-    Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
+    const Tensor* found = find_tensor(sample, info.name);
+    if (found == nullptr) throw invalid_argument("[convert] sample {}: expected the input '{}'", index, info.name);
+    Tensor value = found->type() == info.type ? *found : found->cast(info.type);
     // An input in a narrower type arrives rounded; so both get the same values.
     const DataType type = typed.tensor(typed.inputs[i]).type;
     if (type != info.type) value = value.cast(type).cast(info.type);

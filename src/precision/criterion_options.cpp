@@ -35,11 +35,6 @@ void parse(const char* option, const std::vector<std::string>& words, PerName<st
   result = parse_strings(option, words);
 }
 
-template <typename T>
-void override_values(PerName<T>& values, const PerName<T>& given) {
-  for (const auto& [name, value] : given.entries()) values.set(name, value);
-}
-
 /// A threshold alone is of rel-l2.
 std::string metric_of(const CriterionOptions& options) {
   const bool alone = options.metric.empty() && options.metric_script.empty() && !options.metric_function;
@@ -57,10 +52,10 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
   const std::string metric = metric_of(options);
   if (metric.empty() && options.metric_script.empty()) {
     CompareOptions tolerances;
-    override_values(tolerances.atol, options.atol);
-    override_values(tolerances.rtol, options.rtol);
-    override_values(tolerances.error_stat, options.error_stat);
-    override_values(tolerances.error_quantile, options.error_quantile);
+    tolerances.atol.set(options.atol);
+    tolerances.rtol.set(options.rtol);
+    tolerances.error_stat.set(options.error_stat);
+    tolerances.error_quantile.set(options.error_quantile);
     tolerances.infinities_compare_equal = options.infinities_equal;
     check_output_names(tolerances.atol, outputs, "--atol");
     check_output_names(tolerances.rtol, outputs, "--rtol");

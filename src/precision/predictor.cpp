@@ -263,9 +263,9 @@ class Prediction {
     };
     for (Part& part : parts_) {
       ByShapes<ErrorProducts> products;
-      for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(trials_.shapes_of(first_ + s));
+      for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(shapes_of(trials_.inputs(first_ + s)));
       run_tasks(0, golden_.size(), share_threads(golden_.size(), bytes, trials_.working_memory()), [&](std::size_t s) {
-        const auto shapes = trials_.shapes_of(first_ + s);
+        const auto shapes = shapes_of(trials_.inputs(first_ + s));
         const auto made = products.use(shapes, [&] { return make(part, first_ + s); });
         add_effects(s, part, *made, pass_done, result[s]);
         give_back();
@@ -284,7 +284,7 @@ class Prediction {
     SampleEffects result = no_effects();
     for (Part& part : parts_) {
       part.made = make(part, sample);
-      part.made_for = trials_.shapes_of(sample);
+      part.made_for = shapes_of(trials_.inputs(sample));
       add_effects(
           0, part, *part.made, [] {}, result);
       if (parts_.size() > 1) part.made.reset();
@@ -313,7 +313,7 @@ class Prediction {
   }
 
   std::shared_ptr<ErrorProducts> make(Part& part, std::size_t sample) {
-    if (part.made != nullptr && part.made_for == trials_.shapes_of(sample)) return part.made;
+    if (part.made != nullptr && part.made_for == shapes_of(trials_.inputs(sample))) return part.made;
     part.made.reset();
     return part.maker->make(sample);
   }
@@ -334,7 +334,7 @@ class Prediction {
     is_split_ = true;
     Part& whole = parts_.front();
     whole.made = make(whole, sample);
-    whole.made_for = trials_.shapes_of(sample);
+    whole.made_for = shapes_of(trials_.inputs(sample));
     const ErrorProducts::Bytes bytes = whole.made->bytes();
     const std::size_t limit = trials_.memory_limit(), budget = limit / 2;
     if (limit == 0 || bytes.all() <= budget) return bytes.all();
@@ -405,10 +405,9 @@ class Prediction {
 
   Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {
     const std::string& name = trials_.network().tensor(output).name;
-    const auto golden_output = std::ranges::find_if(golden_[s], [&](const auto& t) { return t.name == name; });
     RandomSigns signs(options_.seed + 0x1000003u * (number_ + s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
                       977u * o);
-    return projection(golden_output->tensor, name, criterion_, signs);
+    return projection(*find_tensor(golden_[s], name), name, criterion_, signs);
   }
 
   Trials& trials_;

@@ -6,12 +6,6 @@
 
 namespace ulpscope {
 
-const Tensor* find_tensor(const TensorMap& tensors, const std::string& name) {
-  for (const NamedTensor& entry : tensors)
-    if (entry.name == name) return &entry.tensor;
-  return nullptr;
-}
-
 std::string output_list(const TensorMap& tensors) {
   std::string text;
   for (const NamedTensor& entry : tensors) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", entry.name);

@@ -25,8 +25,6 @@ void visit_pairs(const Criterion& criterion, std::span<const TensorMap> golden, 
 /// Empty where one can.
 std::string problem_of(const SamplePair& pair);
 
-/// Null when there is none.
-const Tensor* find_tensor(const TensorMap& tensors, const std::string& name);
 /// "'a', 'b'" or "none".
 std::string output_list(const TensorMap& tensors);
 

@@ -27,14 +27,14 @@ constexpr std::size_t kLeastPrepared = 4 * kMiB, kMostPrepared = 256 * kMiB;
 
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
-  const auto found = std::ranges::find_if(sample, [&](const auto& t) { return t.name == info.name; });
-  if (found == sample.end()) {
+  const Tensor* found = find_tensor(sample, info.name);
+  if (found == nullptr) {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : sample) names.push_back(name);
     throw invalid_argument("[trials] sample {}: expected the input '{}', got only {}", index, info.name,
                            fmt::join(names, ", "));
   }
-  const Tensor& given = found->tensor;
+  const Tensor& given = *found;
   if (info.shape) {
     bool fits = given.shape().size() == info.shape->size();
     for (std::size_t d = 0; fits && d < given.shape().size(); ++d)
@@ -91,6 +91,10 @@ std::size_t largest_sample(std::span<const std::vector<Tensor>> inputs, std::siz
   return *std::ranges::max_element(std::views::iota(first, first + count), {}, elements);
 }
 
+void set_kept_bytes(std::vector<ActivationStore>& stores, std::size_t bytes) {
+  for (ActivationStore& store : stores) store.set_byte_limit(bytes / stores.size());
+}
+
 }  // namespace
 
 Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples,
@@ -124,7 +128,7 @@ void Trials::set_workers(const std::shared_ptr<WorkQueue>& queue, const RepairSt
 }
 
 std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample) {
-  return executable_->specialization(shapes_of(sample));
+  return executable_->specialization(shapes_of(inputs_[sample]));
 }
 
 Assignment Trials::full_precision() {
@@ -149,21 +153,17 @@ void Trials::add_scale_choice(Assignment& assignment) { quantized_choices().add_
 
 void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;
-  set_kept_bytes(bytes == 0 ? 0 : std::min(kMostKept, bytes / 8));
+  set_kept_bytes(stores_, bytes == 0 ? 0 : std::min(kMostKept, bytes / 8));
   const std::size_t limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
   executable_->set_weight_limits({prepared_limit(*network_, options_), limit, limit});
-}
-
-void Trials::set_kept_bytes(std::size_t bytes) {
-  for (ActivationStore& store : stores_) store.set_byte_limit(bytes / stores_.size());
 }
 
 std::size_t Trials::run_bytes() { return constant_bytes(*network_) + activation_bytes(); }
 
 std::size_t Trials::activation_bytes() {
   if (!activation_bytes_) {
-    const auto plan =
-        executable_->plan_for(shapes_of(largest_sample(inputs_, 0, num_samples())), full_precision(), options_.fusion);
+    const auto plan = executable_->plan_for(shapes_of(inputs_[largest_sample(inputs_, 0, num_samples())]),
+                                            full_precision(), options_.fusion);
     activation_bytes_ = plan->arena_bytes();
   }
   return *activation_bytes_;
@@ -195,18 +195,18 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
                                    const std::function<void()>& before_sample) {
   if (remote_ != nullptr) return remote_->outputs(assignment, first, count, keep, before_sample);
   if (memory_limit_ == 0 && stores_.front().byte_limit() == 0)
-    set_kept_bytes(find_backend(options_.backend).has_own_memory() ? kMostKept
-                                                                   : std::min(kMostKept, kKept + run_bytes()));
+    set_kept_bytes(stores_, find_backend(options_.backend).has_own_memory() ? kMostKept
+                                                                            : std::min(kMostKept, kKept + run_bytes()));
   std::vector<TensorMap> results(count);
   const auto run_samples = [&](std::size_t begin, std::size_t end, const ThreadShare& share) {
     ByShapes<const Plan> plans;
-    for (std::size_t s = begin; s < end; ++s) plans.expect(shapes_of(s));
+    for (std::size_t s = begin; s < end; ++s) plans.expect(shapes_of(inputs_[s]));
     const auto plan_of = [&](std::size_t s) {
-      const auto shapes = shapes_of(s);
+      const auto shapes = shapes_of(inputs_[s]);
       return plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
     };
     if (share.tasks > 1 && prepares_weights_) {
-      plans.expect(shapes_of(begin));
+      plans.expect(shapes_of(inputs_[begin]));
       std::optional<ScopedThreads> threads(share.threads);  // Those that the plan is for.
       const auto plan = plan_of(begin);
       threads.reset();
@@ -231,17 +231,11 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
   return results;
 }
 
-std::vector<Shape> Trials::shapes_of(std::size_t sample) const {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : inputs_[sample]) shapes.push_back(tensor.shape());
-  return shapes;
-}
-
 /// Every sample that runs beside others has activations of its own: as many as the budget holds of the largest.
 ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count) {
   if (count < 2 || num_threads() < 2) return {1, num_threads()};
   const std::size_t largest = largest_sample(inputs_, first, count);
-  const auto [known, added] = arena_bytes_.try_emplace(shapes_of(largest));
+  const auto [known, added] = arena_bytes_.try_emplace(shapes_of(inputs_[largest]));
   if (added) known->second = executable_->plan_for(known->first, assignment, options_.fusion)->arena_bytes();
   return share_threads(count, known->second, working_memory());
 }

@@ -40,7 +40,6 @@ class Trials {
   const BuildOptions& options() const noexcept { return options_; }
   const WeightCache& weights() const noexcept { return executable_->weights(); }
   std::size_t num_samples() const noexcept { return inputs_.size(); }
-  std::vector<Shape> shapes_of(std::size_t sample) const;
   /// Of a sample, in the order of the network's inputs, physical types.
   std::span<const Tensor> inputs(std::size_t sample) const noexcept { return inputs_[sample]; }
   /// Sample `from` becomes sample `to`; those between move up. REQUIRES: to <= from.
@@ -89,7 +88,6 @@ class Trials {
 
  private:
   ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);
-  void set_kept_bytes(std::size_t bytes);
   /// They do not depend on what is requested.
   const QuantizedChoices& quantized_choices();
 

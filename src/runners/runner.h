@@ -46,7 +46,4 @@ class Runner {
   std::string name_;
 };
 
-/// The tensor of that name, or null.
-const Tensor* find_tensor(const TensorMap& tensors, std::string_view name);
-
 }  // namespace ulpscope

@@ -5,11 +5,18 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
-#include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope {
+
+inline std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
+  return shapes;
+}
 
 /// A value per input shapes, made by whoever asks first and dropped after its last use: no more of them are there than
 /// are worked with, however many shapes there are. Thread-safe.

@@ -16,6 +16,7 @@
 #include "graph/evaluate.h"
 #include "graph/given_defaults.h"
 #include "ops/registry.h"
+#include "runtime/by_shapes.h"
 #include "runtime/device_plans.h"
 #include "runtime/executable.h"
 #include "runtime/memory_limit.h"
@@ -292,16 +293,6 @@ std::shared_ptr<Engine> Engine::with_given(const std::vector<std::string>& names
   }
   return engine = build(with_inputs(*impl_->network, names), options);
 }
-
-namespace {
-
-std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
-  return shapes;
-}
-
-}  // namespace
 
 std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
   if (given.size() != inputs.size())

@@ -7,6 +7,7 @@
 
 #include "engine/assign.h"
 #include "engine/fusion.h"
+#include "runtime/by_shapes.h"
 #include "runtime/memory_limit.h"
 #include "runtime/staged_plan.h"
 #include "ulpscope/error.h"
@@ -32,11 +33,7 @@ class Executable::BodyPlans {
     around_.asked_in_bodies = around.asked_in_bodies;
   }
 
-  std::vector<Tensor> run(std::span<const Tensor> inputs) {
-    std::vector<Shape> shapes;
-    for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    return plan_for(shapes)->run(inputs);
-  }
+  std::vector<Tensor> run(std::span<const Tensor> inputs) { return plan_for(shapes_of(inputs))->run(inputs); }
 
  private:
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& shapes) {
@@ -165,9 +162,7 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-  return naming_file(network_, [&] { return plan_for(shapes)->run(inputs); });
+  return naming_file(network_, [&] { return plan_for(shapes_of(inputs))->run(inputs); });
 }
 
 }  // namespace ulpscope

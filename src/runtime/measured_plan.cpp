@@ -6,15 +6,13 @@
 
 #include "engine/assign.h"
 #include "graph/evaluate.h"
+#include "runtime/by_shapes.h"
 
 namespace ulpscope {
 
 MeasuredPlan::MeasuredPlan(const Network& network, const BuildOptions& build, std::span<const Tensor> inputs) {
-  std::vector<Shape> shapes;
-  for (const Tensor& input : inputs) {
-    shapes.push_back(input.shape());
-    inputs_.push_back(to_physical(input));
-  }
+  for (const Tensor& input : inputs) inputs_.push_back(to_physical(input));
+  const std::vector<Shape> shapes = shapes_of(inputs);
   spec_ = specialize(network, shapes);
   assignment_ = assign_precisions(*spec_, build);
   executable_.emplace(network, assignment_, build, spec_);
