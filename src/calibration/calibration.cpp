@@ -16,7 +16,7 @@
 #include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "graph/evaluate.h"
-#include "ops/registry.h"
+#include "ops/layer_writer.h"
 #include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
@@ -301,7 +301,7 @@ Network with_counts(const Network& network, std::span<const TensorId> tensors) {
     return made.add_tensor(std::move(info));
   };
   std::map<LayerId, std::vector<Layer>> behind;  // kNone: of inputs.
-  Layer whole;
+  std::vector<TensorId> counts;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     Layer layer;
     layer.name = made.free_name(fmt::format("counts {}", t));
@@ -309,7 +309,7 @@ Network with_counts(const Network& network, std::span<const TensorId> tensors) {
     layer.opset = 1;
     layer.inputs = {tensors[t]};
     layer.outputs = {add_tensor(layer.name)};
-    whole.inputs.push_back(layer.outputs[0]);
+    counts.push_back(layer.outputs[0]);
     behind[made.tensor(tensors[t]).producer].push_back(std::move(layer));
   }
   IdMap<LayerId, Layer> ordered(std::move(behind[kNone]));
@@ -320,13 +320,9 @@ Network with_counts(const Network& network, std::span<const TensorId> tensors) {
   }
   made.layers = std::move(ordered);
   made.rebuild_index();
-  whole.name = made.free_name("counts");
-  whole.op = op_registry().find("", "Concat");
-  whole.opset = whole.op->since_version;
-  whole.attributes.set("axis", std::int64_t{0});
-  whole.outputs = {add_tensor(whole.name)};
-  made.outputs = whole.outputs;
-  made.add_layer(std::move(whole));
+  const TensorId whole = LayerWriter(made, AdjointContext::kAdjointOpset).concat(counts, 0, made.free_name("counts"));
+  made.tensor(whole).type = DataType::kInt32;
+  made.outputs = {whole};
   made.check();
   return made;
 }

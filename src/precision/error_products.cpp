@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <string>
@@ -16,6 +15,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "graph/adjoint.h"
+#include "ops/layer_writer.h"
 #include "ops/registry.h"
 
 namespace ulpscope {
@@ -42,53 +42,12 @@ ErrorProducts::Kind make_finite(Tensor& error) {
   return kind;
 }
 
-/// Appends layers of float32 values to a network.
-class LayerWriter {
- public:
-  explicit LayerWriter(Network& network) : network_(network) {}
-
-  TensorId add(std::string_view op, std::vector<TensorId> inputs, const std::string& name,
-               std::initializer_list<std::pair<std::string_view, Attribute>> attributes = {}) {
-    TensorInfo info;
-    info.name = name;
-    info.type = DataType::kFloat32;
-    Layer layer;
-    layer.name = name;
-    layer.op = op_registry().find("", op);
-    layer.opset = AdjointContext::kAdjointOpset;
-    for (const auto& [key, value] : attributes) layer.attributes.set(std::string(key), value);
-    layer.inputs = std::move(inputs);
-    layer.outputs = {network_.add_tensor(std::move(info))};
-    const TensorId output = layer.outputs.front();
-    network_.add_layer(std::move(layer));
-    return output;
-  }
-  TensorId constant(const std::string& name, Tensor value) {
-    if (const TensorId known = network_.find_tensor(name); known != kNone) return known;
-    TensorInfo info;
-    info.name = name;
-    info.type = value.type();
-    info.shape = value.shape();
-    info.value = std::move(value);
-    return network_.add_tensor(std::move(info));
-  }
-  TensorId input(const std::string& name, DataType type, const Shape& shape) {
-    TensorInfo info;
-    info.name = name;
-    info.type = type;
-    info.shape = shape;
-    network_.inputs.push_back(network_.add_tensor(std::move(info)));
-    return network_.inputs.back();
-  }
-  /// Along the last dimension; a scalar stays what it is.
-  TensorId row_sums(std::string_view op, TensorId of, const Shape& shape, const std::string& name) {
-    if (shape.empty()) return of;
-    return add(op, {of, constant("last axis", Tensor::of<std::int64_t>({1}, {-1}))}, name);
-  }
-
- private:
-  Network& network_;
-};
+/// Along the last dimension, by the writer's `sum` or `sum_magnitudes`; a scalar stays what it is.
+using RowSum = TensorId (LayerWriter::*)(TensorId, TensorId, std::string);
+TensorId row_sums(LayerWriter& writer, RowSum sum, TensorId of, const Shape& shape, std::string name) {
+  if (shape.empty()) return of;
+  return (writer.*sum)(of, writer.initializer("last axis", Tensor::of<std::int64_t>({1}, {-1})), std::move(name));
+}
 
 /// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
 /// while they are in the cache, often by the group that makes them, and die.
@@ -128,16 +87,16 @@ class ProductsOfTwo final : public ErrorProducts {
     Network& network = adjoint_.network;
     network.outputs.clear();
     const LayerId own(network.layers.size());
-    LayerWriter writer(network);
+    LayerWriter writer(network, AdjointContext::kAdjointOpset);
     for (std::size_t w = 0; w < places.size(); ++w) {
       const TensorId gradient = adjoint_.gradients[w];
       product_of_.push_back(-1);
       if (gradient == kNone) continue;
       const Shape& shape = *spec.shape(places[w].tensor);
-      const TensorId error = writer.input(fmt::format("local error {}", w), DataType::kFloat32, shape);
-      const TensorId product = writer.add("Mul", {gradient, error}, fmt::format("product {}", w));
+      const TensorId error = writer.input(fmt::format("local error {}", w), shape);
+      const TensorId product = writer.multiply(gradient, error, fmt::format("product {}", w));
       product_of_.back() = static_cast<int>(network.outputs.size());
-      network.outputs.push_back(writer.row_sums("ReduceSum", product, shape, fmt::format("sum {}", w)));
+      network.outputs.push_back(row_sums(writer, &LayerWriter::sum, product, shape, fmt::format("sum {}", w)));
     }
     place_behind_inputs(network, own);
     network.check();
@@ -269,19 +228,18 @@ class ProductsInOne final : public ErrorProducts {
   /// Appends an adjoint to the network of its forward values; returns the gradients there.
   std::vector<TensorId> append(const AdjointNetwork& adjoint) {
     Network& network = twins_.network;
-    LayerWriter writer(network);
+    LayerWriter writer(network, AdjointContext::kAdjointOpset);
     IdMap<TensorId, TensorId> there(adjoint.network.tensors.size());
     for (std::size_t i = 0; i < adjoint.network.inputs.size(); ++i) {
       const TensorId input = adjoint.network.inputs[i];
       const TensorInfo& info = adjoint.network.tensor(input);
       if (i >= adjoint.forward.size()) {
-        there[input] = writer.input(fmt::format("seed {}", i), info.type, *info.shape);
+        there[input] = writer.input(fmt::format("seed {}", i), *info.shape, info.type);
         continue;
       }
       there[input] = adjoint.forward[i];
       if (network.tensor(adjoint.forward[i]).type != info.type)
-        there[input] =
-            writer.add("Cast", {adjoint.forward[i]}, fmt::format("forward {}", i), {{"to", std::int64_t{1}}});
+        there[input] = writer.widen(adjoint.forward[i], fmt::format("forward {}", i));
     }
     for (const TensorId id : adjoint.network.tensors.ids()) {
       if (there[id] != kNone) continue;
@@ -306,16 +264,17 @@ class ProductsInOne final : public ErrorProducts {
   std::vector<LayerId> add_sums(const Specialization& spec, std::span<const CandidateOutput> places,
                                 std::span<const TensorId> gradients) {
     Network& network = twins_.network;
-    LayerWriter writer(network);
-    const TensorId low = writer.constant("least error", Tensor::scalar(-kStandIn)),
-                   high = writer.constant("largest error", Tensor::scalar(kStandIn)),
-                   flat = writer.constant("flat", Tensor::of<std::int64_t>({1}, {-1}));
+    LayerWriter writer(network, AdjointContext::kAdjointOpset);
+    const TensorId low = writer.initializer("least error", Tensor::scalar(-kStandIn)),
+                   high = writer.initializer("largest error", Tensor::scalar(kStandIn)),
+                   flat = writer.initializer("flat", Tensor::of<std::int64_t>({1}, {-1}));
     const std::vector<TensorId> errors = std::move(network.outputs);
     std::vector<TensorId> magnitudes, products;
     std::vector<LayerId> firsts;
-    const auto add = [&](std::vector<TensorId>& sums, std::string_view op, TensorId of, const Shape& shape) {
+    const auto add = [&](std::vector<TensorId>& sums, RowSum sum, std::string_view word, TensorId of,
+                         const Shape& shape) {
       sums.push_back(
-          writer.row_sums(op, of, shape, fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name)));
+          row_sums(writer, sum, of, shape, fmt::format("{} {} of {}", word, sums.size(), network.tensor(of).name)));
     };
     for (std::size_t w = 0; w < places.size(); ++w) {
       firsts.emplace_back(network.layers.size());
@@ -323,19 +282,19 @@ class ProductsInOne final : public ErrorProducts {
       const std::int64_t row = shape.empty() ? 1 : shape.back();
       rows_.push_back({row == 0 ? 0 : static_cast<std::size_t>(num_elements(shape) / row), gradients[w] != kNone});
       TensorId error = errors[w];
-      if (network.tensor(error).type != DataType::kFloat32)
-        error = writer.add("Cast", {error}, fmt::format("error {}", w), {{"to", std::int64_t{1}}});
-      add(magnitudes, "ReduceL1", error, shape);
+      if (network.tensor(error).type != DataType::kFloat32) error = writer.widen(error, fmt::format("error {}", w));
+      add(magnitudes, &LayerWriter::sum_magnitudes, "magnitudes", error, shape);
       if (gradients[w] == kNone) continue;
-      const TensorId finite = writer.add("Clip", {error, low, high}, fmt::format("finite error {}", w));
-      add(products, "ReduceSum", writer.add("Mul", {gradients[w], finite}, fmt::format("product {}", w)), shape);
+      const TensorId finite = writer.clip(error, low, high, fmt::format("finite error {}", w));
+      add(products, &LayerWriter::sum, "sum", writer.multiply(gradients[w], finite, fmt::format("product {}", w)),
+          shape);
     }
     firsts.emplace_back(network.layers.size());
     network.outputs.clear();
     // Behind all sums: what reads one of a place's would keep the others from being computed with it.
     for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}}) {
-      for (TensorId& part : *parts) part = writer.add("Reshape", {part, flat}, network.tensor(part).name + " in a row");
-      if (!parts->empty()) network.outputs.push_back(writer.add("Concat", *parts, name, {{"axis", std::int64_t{0}}}));
+      for (TensorId& part : *parts) part = writer.reshape(part, flat, network.tensor(part).name + " in a row");
+      if (!parts->empty()) network.outputs.push_back(writer.concat(*parts, 0, name));
     }
     return firsts;
   }

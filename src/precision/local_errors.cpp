@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "graph/adjoint.h"
-#include "ops/registry.h"
+#include "ops/layer_writer.h"
+#include "runtime/by_shapes.h"
 
 namespace ulpscope {
 
@@ -38,11 +39,7 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
     info.type = network.tensor(like).type;
     return twins.add_tensor(std::move(info));
   };
-  const auto add_layer = [&](Layer layer, Precision precision) {
-    twins.add_layer(std::move(layer));
-    made.assignment.precision.push_back(precision);
-  };
-  const OpDef* sub = op_registry().find("", "Sub");
+  LayerWriter writer(twins, AdjointContext::kAdjointOpset);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const LayerId id = candidates[i];
     if (!network.layers.contains(id)) continue;
@@ -56,16 +53,15 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
       output = add_tensor(exact, suffix);
       low_of[exact] = output;
     }
-    add_layer(std::move(twin), precision);
+    twins.add_layer(std::move(twin));
+    made.assignment.precision.push_back(precision);
     for (const CandidateOutput& place : candidate_outputs(network, {&id, 1})) {
-      Layer difference;
-      difference.name = fmt::format("{}{}/error {}", network.layer(id).name, suffix, place.tensor.number());
-      difference.op = sub;
-      difference.opset = AdjointContext::kAdjointOpset;
-      difference.inputs = {low_of[place.tensor], place.tensor};
-      difference.outputs = {add_tensor(place.tensor, suffix + "/error")};
-      twins.outputs.push_back(difference.outputs.front());
-      add_layer(std::move(difference), Precision::kFP32);
+      const TensorId difference =
+          writer.subtract(low_of[place.tensor], place.tensor,
+                          fmt::format("{}{}/error {}", network.layer(id).name, suffix, place.tensor.number()));
+      twins.tensor(difference).type = network.tensor(place.tensor).type;
+      twins.outputs.push_back(difference);
+      made.assignment.precision.push_back(Precision::kFP32);
     }
   }
   return made;
@@ -84,19 +80,11 @@ namespace {
 /// Instead of the outputs, the sums of their squares.
 void sum_squares(TwinNetwork& twins) {
   Network& network = twins.network;
-  const OpDef* sum = op_registry().find("", "ReduceSumSquare");
+  LayerWriter writer(network, AdjointContext::kAdjointOpset);
   for (TensorId& output : network.outputs) {
-    TensorInfo info;
-    info.name = network.tensor(output).name + "/squares";
-    info.type = network.tensor(output).type;
-    Layer layer;
-    layer.name = info.name;
-    layer.op = sum;
-    layer.opset = 13;
-    layer.inputs = {output};
-    layer.attributes.set("keepdims", std::int64_t{0});
-    layer.outputs = {output = network.add_tensor(std::move(info))};
-    network.add_layer(std::move(layer));
+    const DataType type = network.tensor(output).type;
+    output = writer.sum_squares(output, network.tensor(output).name + "/squares");
+    network.tensor(output).type = type;
     twins.assignment.precision.push_back(Precision::kFP32);
   }
 }
@@ -141,9 +129,7 @@ std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> t
 }
 
 LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<const TensorId> tensors) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-  const std::shared_ptr<Twin> made = twin(tensors, shapes);
+  const std::shared_ptr<Twin> made = twin(tensors, shapes_of(inputs));
   std::vector<Tensor> outputs = made->executable->run(inputs);
   Result result;
   std::size_t next = 0;

@@ -9,13 +9,13 @@
 #include <random>
 #include <vector>
 
-#include "ops/registry.h"
-#include "ulpscope/error.h"
+#include "ops/layer_writer.h"
 
 namespace ulpscope {
 namespace {
 
 constexpr int kOpset = 20;
+using Ints = LayerWriter::Ints;
 
 /// Small numbers of both signs.
 Tensor small_numbers(const Shape& shape) {
@@ -27,20 +27,14 @@ Tensor small_numbers(const Shape& shape) {
 enum class Act : std::uint8_t { kNone, kRelu, kSilu, kHardSwish, kClip, kGelu };
 
 /// Layers as they are written, and what they are made of.
-class Blocks {
+class Blocks : public LayerWriter {
  public:
-  explicit Blocks(std::uint32_t seed) : random_(seed) {}
+  explicit Blocks(std::uint32_t seed) : LayerWriter(network_, kOpset), random_(seed) {}
 
   Network finish(TensorId output) {
     network_.outputs = {output};
     return std::move(network_);
   }
-  TensorId input(const Shape& shape) {
-    const TensorId id = network_.add_tensor({.name = "x", .type = DataType::kFloat32, .shape = shape});
-    network_.inputs = {id};
-    return id;
-  }
-
   /// From `least` to `most`, as likely in every octave, a multiple of `step`.
   std::int64_t size(std::int64_t least, std::int64_t most, std::int64_t step = 1) {
     const double u = std::uniform_real_distribution<double>(std::log(least), std::log(most))(random_);
@@ -56,81 +50,42 @@ class Blocks {
     return *(choices.begin() + std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random_));
   }
 
-  struct Value {
-    std::string name;
-    Attribute value;
-  };
-  TensorId node(std::string_view op, std::vector<TensorId> inputs, std::vector<Value> attributes = {}) {
-    return nodes(op, std::move(inputs), 1, std::move(attributes))[0];
-  }
-  std::vector<TensorId> nodes(std::string_view op, std::vector<TensorId> inputs, int outputs,
-                              std::vector<Value> attributes = {}) {
-    Layer layer = new_layer(op);
-    layer.inputs = std::move(inputs);
-    for (Value& each : attributes) layer.attributes.set(std::move(each.name), std::move(each.value));
-    for (int i = 0; i < outputs; ++i)
-      layer.outputs.push_back(
-          network_.add_tensor({.name = fmt::format("{}.{}", layer.name, i), .type = DataType::kFloat32}));
-    std::vector<TensorId> made = layer.outputs;
-    network_.add_layer(std::move(layer));
-    return made;
-  }
+  using LayerWriter::input;
+  TensorId input(const Shape& shape) { return input("x", shape); }
   /// A tensor that its reader prepares.
   TensorId weight(const Shape& shape) {
-    return network_.add_tensor({.name = fmt::format("w{}", network_.tensors.size()),
-                                .type = DataType::kFloat32,
-                                .shape = shape,
-                                .value = small_numbers(shape)});
+    return initializer(fmt::format("w{}", network_.tensors.size()), small_numbers(shape));
   }
-  TensorId integers(const std::vector<std::int64_t>& values) {
-    return network_.add_tensor({.name = fmt::format("i{}", network_.tensors.size()),
-                                .type = DataType::kInt64,
-                                .shape = Shape{static_cast<std::int64_t>(values.size())},
-                                .value = Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, values)});
-  }
-  /// One that any layer reads.
-  TensorId constant(const Tensor& value) {
-    Layer layer = new_layer("Constant");
-    layer.outputs = {
-        network_.add_tensor({.name = layer.name + ".0", .type = value.type(), .shape = value.shape(), .value = value})};
-    const TensorId made = layer.outputs[0];
-    network_.add_layer(std::move(layer));
-    return made;
+  TensorId ints(const Ints& values) {
+    return initializer(fmt::format("i{}", network_.tensors.size()),
+                       Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, values));
   }
 
   TensorId conv(TensorId x, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1,
                 std::int64_t groups = 1) {
-    using List = std::vector<std::int64_t>;
-    return node("Conv", {x, weight({out, in / groups, kernel, kernel}), weight({out})},
-                {{"kernel_shape", List{kernel, kernel}},
-                 {"strides", List{stride, stride}},
-                 {"pads", List(4, kernel / 2)},
-                 {"group", groups}});
+    return convolve({x, weight({out, in / groups, kernel, kernel}), weight({out})},
+                    {{"kernel_shape", Ints{kernel, kernel}},
+                     {"strides", Ints{stride, stride}},
+                     {"pads", Ints(4, kernel / 2)},
+                     {"group", groups}});
   }
   TensorId dense(TensorId x, std::int64_t in, std::int64_t out) {
-    return node("Add", {node("MatMul", {x, constant(small_numbers({in, out}))}), constant(small_numbers({out}))});
+    return add(product(x, constant(small_numbers({in, out}))), constant(small_numbers({out})));
   }
-  TensorId norm(TensorId x, std::int64_t wide) {
-    return node("LayerNormalization", {x, weight({wide}), weight({wide})}, {{"axis", std::int64_t{-1}}});
-  }
-  TensorId reshaped(TensorId x, const std::vector<std::int64_t>& shape) {
-    return node("Reshape", {x, integers(shape)});
-  }
-  TensorId transposed(TensorId x, std::vector<std::int64_t> order) {
-    return node("Transpose", {x}, {{"perm", std::move(order)}});
-  }
+  TensorId norm(TensorId x, std::int64_t wide) { return layer_norm(x, weight({wide}), weight({wide})); }
+  TensorId reshaped(TensorId x, const Ints& shape) { return reshape(x, ints(shape)); }
   TensorId act(TensorId x, Act kind) {
     switch (kind) {
       case Act::kRelu:
-        return node("Relu", {x});
+        return relu(x);
       case Act::kSilu:
-        return node("Mul", {x, node("Sigmoid", {x})});
+        return multiply(x, sigmoid(x));
       case Act::kHardSwish:
-        return node("HardSwish", {x});
+        return hard_swish(x);
       case Act::kClip:
-        return node("Clip", {x, constant(Tensor::of<float>({}, {0.0f})), constant(Tensor::of<float>({}, {6.0f}))});
+        return clip(x, constant(Tensor::scalar(0.0f)), constant(Tensor::scalar(6.0f)));
       case Act::kGelu:
-        return node("Gelu", {x});
+        return gelu(x);
       case Act::kNone:
         break;
     }
@@ -141,16 +96,6 @@ class Blocks {
   }
 
  private:
-  Layer new_layer(std::string_view op) {
-    Layer layer;
-    layer.name = fmt::format("{}_{}", op, network_.layers.size());
-    layer.op = op_registry().find("", op);
-    if (layer.op == nullptr) throw InternalError(fmt::format("the registry has no operator {}", op));
-    layer.opset = kOpset;
-    layer.nodes = {layer.name};
-    return layer;
-  }
-
   Network network_;
   std::mt19937 random_;
 };
@@ -183,7 +128,7 @@ KernelProbe convolutions(Blocks& b, Shape& input) {
   TensorId x = b.input(input);
   for (int block = 0; block < 3; ++block) {
     TensorId y = b.conv(b.act(b.conv(x, wide, inner, first), act), inner, wide, second);
-    if (residual) y = b.node("Add", {y, x});
+    if (residual) y = b.add(y, x);
     x = b.act(y, act);
   }
   return {"convolutions", b.finish(x), input};
@@ -197,7 +142,7 @@ KernelProbe bottlenecks(Blocks& b, Shape& input) {
   TensorId x = b.input(input);
   for (int block = 0; block < 3; ++block) {
     const TensorId y = b.act(b.conv(b.act(b.conv(x, wide, inner, 1), act), inner, inner, 3), act);
-    x = b.act(b.node("Add", {b.conv(y, inner, wide, 1), x}), act);
+    x = b.act(b.add(b.conv(y, inner, wide, 1), x), act);
   }
   return {"bottlenecks", b.finish(x), input};
 }
@@ -211,14 +156,13 @@ KernelProbe stages(Blocks& b, Shape& input) {
   const bool pools = b.one_of({true, false});
   input = {batch, 3, side, side};
   TensorId x = b.act(b.conv(b.input(input), 3, wide, kernel, 2), act);
-  using List = std::vector<std::int64_t>;
-  if (pools) x = b.node("MaxPool", {x}, {{"kernel_shape", List{3, 3}}, {"strides", List{2, 2}}, {"pads", List(4, 1)}});
+  if (pools) x = b.max_pool(x, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints(4, 1)}});
   for (int stage = 0; stage < 3; ++stage) {
     x = b.act(b.conv(x, wide, 2 * wide, 3, 2), act);
     wide *= 2;
     x = b.act(b.conv(x, wide, wide, b.one_of<std::int64_t>({1, 3})), act);
   }
-  x = b.node("ReduceMean", {x, b.integers({2, 3})}, {{"keepdims", std::int64_t{0}}});
+  x = b.mean(x, b.ints({2, 3}), false);
   return {"stages", b.finish(b.dense(x, wide, 1000)), input};
 }
 
@@ -235,11 +179,11 @@ KernelProbe depthwise(Blocks& b, Shape& input) {
     y = b.act(b.conv(y, inner, inner, kernel, 1, inner), act);
     if (excites) {
       const std::int64_t few = std::max<std::int64_t>(8, inner / 4 / 8 * 8);
-      const TensorId means = b.node("ReduceMean", {y, b.integers({2, 3})}, {{"keepdims", std::int64_t{1}}});
+      const TensorId means = b.mean(y, b.ints({2, 3}), true);
       const TensorId s = b.act(b.conv(means, inner, few, 1), Act::kRelu);
-      y = b.node("Mul", {y, b.node("Sigmoid", {b.conv(s, few, inner, 1)})});
+      y = b.multiply(y, b.sigmoid(b.conv(s, few, inner, 1)));
     }
-    x = b.node("Add", {b.conv(y, inner, wide, 1), x});
+    x = b.add(b.conv(y, inner, wide, 1), x);
   }
   return {"depthwise", b.finish(x), input};
 }
@@ -252,9 +196,9 @@ KernelProbe channels_last(Blocks& b, Shape& input) {
   input = {batch, wide, side, side};
   TensorId x = b.input(input);
   for (int block = 0; block < 3; ++block) {
-    TensorId y = b.transposed(b.conv(x, wide, wide, kernel, 1, wide), {0, 2, 3, 1});
+    TensorId y = b.transpose(b.conv(x, wide, wide, kernel, 1, wide), {0, 2, 3, 1});
     y = b.dense(b.act(b.dense(b.norm(y, wide), wide, 4 * wide), Act::kGelu), 4 * wide, wide);
-    x = b.node("Add", {b.transposed(y, {0, 3, 1, 2}), x});
+    x = b.add(b.transpose(y, {0, 3, 1, 2}), x);
   }
   return {"channels_last", b.finish(x), input};
 }
@@ -269,7 +213,7 @@ KernelProbe products(Blocks& b, Shape& input) {
   TensorId x = b.input(input);
   for (int block = 0; block < 3; ++block) {
     const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
-    x = normed ? b.node("Add", {y, x}) : y;
+    x = normed ? b.add(y, x) : y;
   }
   return {"products", b.finish(x), input};
 }
@@ -284,21 +228,21 @@ KernelProbe transformer(Blocks& b, Shape& input) {
   input = {batch, length, wide};
   TensorId x = b.input(input);
   const auto split = [&](TensorId y, std::vector<std::int64_t> order) {
-    return b.transposed(b.reshaped(b.dense(y, wide, wide), {batch, length, heads, each}), std::move(order));
+    return b.transpose(b.reshaped(b.dense(y, wide, wide), {batch, length, heads, each}), std::move(order));
   };
   for (int block = 0; block < 2; ++block) {
     const TensorId y = b.norm(x, wide);
     const TensorId q = split(y, {0, 2, 1, 3}), k = split(y, {0, 2, 3, 1}), v = split(y, {0, 2, 1, 3});
-    const TensorId scale = b.constant(Tensor::of<float>({}, {0.125f}));
-    TensorId scores = b.node("Mul", {b.node("MatMul", {q, k}), scale});
-    if (masked) scores = b.node("Add", {scores, b.constant(small_numbers({1, 1, length, length}))});
-    const TensorId mixed = b.node("MatMul", {b.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), v});
-    const TensorId joined = b.reshaped(b.transposed(mixed, {0, 2, 1, 3}), {batch, length, wide});
-    x = b.node("Add", {b.dense(joined, wide, wide), x});
+    const TensorId scale = b.constant(Tensor::scalar(0.125f));
+    TensorId scores = b.multiply(b.product(q, k), scale);
+    if (masked) scores = b.add(scores, b.constant(small_numbers({1, 1, length, length})));
+    const TensorId mixed = b.product(b.softmax(scores), v);
+    const TensorId joined = b.reshaped(b.transpose(mixed, {0, 2, 1, 3}), {batch, length, wide});
+    x = b.add(b.dense(joined, wide, wide), x);
     const TensorId z = b.norm(x, wide);
     TensorId inner = b.act(b.dense(z, wide, 4 * wide), act);
-    if (gated) inner = b.node("Mul", {inner, b.dense(z, wide, 4 * wide)});
-    x = b.node("Add", {b.dense(inner, 4 * wide, wide), x});
+    if (gated) inner = b.multiply(inner, b.dense(z, wide, 4 * wide));
+    x = b.add(b.dense(inner, 4 * wide, wide), x);
   }
   return {"transformer", b.finish(x), input};
 }
@@ -309,11 +253,10 @@ KernelProbe rows(Blocks& b, Shape& input) {
   input = {count, wide};
   TensorId x = b.input(input);
   for (int block = 0; block < 4; ++block) {
-    x = b.node("Softmax", {b.transposed(b.norm(x, wide), {1, 0})}, {{"axis", std::int64_t{-1}}});
-    x = b.node("Concat", {b.node("Sigmoid", {x}), x}, {{"axis", std::int64_t{0}}});
-    const std::vector<TensorId> halves =
-        b.nodes("Split", {x}, 2, {{"axis", std::int64_t{0}}, {"num_outputs", std::int64_t{2}}});
-    x = b.transposed(b.node("Sub", {halves[0], halves[1]}), {1, 0});
+    x = b.softmax(b.transpose(b.norm(x, wide), {1, 0}));
+    x = b.concat({b.sigmoid(x), x}, 0);
+    const std::vector<TensorId> halves = b.halves(x, 0);
+    x = b.transpose(b.subtract(halves[0], halves[1]), {1, 0});
   }
   return {"rows", b.finish(x), input};
 }
@@ -323,22 +266,21 @@ KernelProbe pyramid(Blocks& b, Shape& input) {
   const std::int64_t side =
       std::max<std::int64_t>(8, side_for(b, 2 * batch * wide, 18.0 * static_cast<double>(batch * wide * wide)) / 4 * 4);
   const Act act = b.any_act();
-  const std::string mode = b.one_of<const char*>({"nearest", "linear"}),
-                    pool = b.one_of<const char*>({"MaxPool", "MaxPool", "AveragePool"});
+  const std::string mode = b.one_of<const char*>({"nearest", "linear"});
+  const auto pool = b.one_of({&Blocks::max_pool, &Blocks::max_pool, &Blocks::average_pool});
   const std::int64_t window = b.one_of<std::int64_t>({3, 5});
   input = {batch, wide, side, side};
   TensorId x = b.input(input);
   const TensorId scales = b.constant(Tensor::of<float>({4}, {1, 1, 2, 2}));
-  using List = std::vector<std::int64_t>;
   for (int block = 0; block < 2; ++block) {
     const TensorId half = b.act(b.conv(x, wide, wide, 3, 2), act);
-    const TensorId pooled = b.node("MaxPool", {x}, {{"kernel_shape", List{2, 2}}, {"strides", List{2, 2}}});
-    const TensorId both = b.node("Concat", {half, pooled}, {{"axis", std::int64_t{1}}});
+    const TensorId pooled = b.max_pool(x, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+    const TensorId both = b.concat({half, pooled}, 1);
     const TensorId y = b.act(b.conv(both, 2 * wide, wide, 1), act);
-    const TensorId smoothed = b.node(
-        pool, {y}, {{"kernel_shape", List{window, window}}, {"strides", List{1, 1}}, {"pads", List(4, window / 2)}});
-    const TensorId large = b.node("Resize", {smoothed, kNone, scales}, {{"mode", mode}});
-    x = b.act(b.conv(b.node("Concat", {large, x}, {{"axis", std::int64_t{1}}}), 2 * wide, wide, 1), act);
+    const TensorId smoothed =
+        (b.*pool)(y, {{"kernel_shape", Ints{window, window}}, {"strides", Ints{1, 1}}, {"pads", Ints(4, window / 2)}});
+    const TensorId large = b.resize(smoothed, scales, mode);
+    x = b.act(b.conv(b.concat({large, x}, 1), 2 * wide, wide, 1), act);
   }
   return {"pyramid", b.finish(x), input};
 }
@@ -350,7 +292,7 @@ KernelProbe recurrent(Blocks& b, Shape& input) {
   input = {steps, sequences, wide};
   const TensorId x = b.input(input);
   const TensorId y =
-      b.node("LSTM", {x, b.weight({directions, 4 * hidden, wide}), b.weight({directions, 4 * hidden, hidden})},
+      b.lstm({x, b.weight({directions, 4 * hidden, wide}), b.weight({directions, 4 * hidden, hidden})},
              {{"hidden_size", hidden}, {"direction", std::string(directions == 2 ? "bidirectional" : "forward")}});
   return {"recurrent", b.finish(y), input};
 }

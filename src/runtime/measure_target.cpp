@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -19,7 +20,7 @@
 #include "engine/cost.h"
 #include "engine/group_times.h"
 #include "engine/option_names.h"
-#include "ops/registry.h"
+#include "ops/layer_writer.h"
 #include "runtime/measured_plan.h"
 #include "ulpscope/error.h"
 
@@ -34,35 +35,20 @@ Tensor filled(const Shape& shape) {
   return tensor;
 }
 
-/// "x" and layers in a row that end in the output.
-class RowOfLayers {
- public:
-  explicit RowOfLayers(const Shape& shape) : shape_(shape) {
-    last_ = network_.add_tensor({.name = "x", .type = DataType::kFloat32, .shape = shape});
-    network_.inputs = {last_};
+/// "x", and what `layer` makes of the one before, `count` times.
+Network row_of_layers(const Shape& shape, int count, const std::function<TensorId(LayerWriter&, TensorId)>& layer) {
+  Network network;
+  LayerWriter writer(network, 13);
+  TensorId last = writer.input("x", shape);
+  for (int i = 0; i < count; ++i) {
+    last = layer(writer, last);
+    network.tensor(last).shape = shape;
   }
-  void add(std::string_view op, const std::optional<Tensor>& weight) {
-    Layer layer;
-    layer.name = fmt::format("{}_{}", op, network_.layers.size());
-    layer.op = op_registry().find("", op);
-    layer.opset = 13;
-    layer.inputs = {last_};
-    if (weight)
-      layer.inputs.push_back(network_.add_tensor(
-          {.name = layer.name + ".w", .type = DataType::kFloat32, .shape = weight->shape(), .value = *weight}));
-    last_ = network_.add_tensor(
-        {.name = fmt::format("y{}", network_.layers.size()), .type = DataType::kFloat32, .shape = shape_});
-    layer.outputs = {last_};
-    network_.add_layer(std::move(layer));
-    network_.outputs = {last_};
-  }
-  const Network& network() const { return network_; }
+  network.outputs = {last};
+  return network;
+}
 
- private:
-  Network network_;
-  Shape shape_;
-  TensorId last_;
-};
+TensorId negated(LayerWriter& writer, TensorId last) { return writer.negate(last); }
 
 BuildOptions plain_options(const std::string& backend, int threads) {
   BuildOptions build;
@@ -77,13 +63,14 @@ BuildOptions plain_options(const std::string& backend, int threads) {
 double measured_tflops(BuildOptions build, Precision precision) {
   constexpr double kLong = 2000;
   if (precision != Precision::kFP32) build.enabled.set(precision);
-  build.scales = {{"x", 0.125f}, {"y0", 0.125f}};
+  build.scales = {{"x", 0.125f}, {"MatMul_0", 0.125f}};
   double best = 0;
   for (std::int64_t side = 256; side <= 8192; side *= 2) {
-    RowOfLayers row({side, side});
-    row.add("MatMul", filled({side, side}));
     const Tensor x = filled({side, side});
-    const double us = MeasuredPlan(row.network(), build, {&x, 1}).longest_us();
+    const Network row = row_of_layers(x.shape(), 1, [&](LayerWriter& writer, TensorId last) {
+      return writer.product(last, writer.initializer("w", x));
+    });
+    const double us = MeasuredPlan(row, build, {&x, 1}).longest_us();
     if (us > 0) best = std::max(best, 2.0 * std::pow(static_cast<double>(side), 3) / us * 1e-6);
     if (us > kLong) break;
   }
@@ -93,19 +80,16 @@ double measured_tflops(BuildOptions build, Precision precision) {
 /// Of a layer that reads and writes more than caches hold.
 double measured_bandwidth(const BuildOptions& build) {
   constexpr std::int64_t kElements = 32 << 20;
-  RowOfLayers row({kElements});
-  row.add("Neg", std::nullopt);
   const Tensor x = filled({kElements});
-  return 2.0 * static_cast<double>(x.bytes()) / MeasuredPlan(row.network(), build, {&x, 1}).longest_us() * 1e-3;
+  const Network row = row_of_layers(x.shape(), 1, &negated);
+  return 2.0 * static_cast<double>(x.bytes()) / MeasuredPlan(row, build, {&x, 1}).longest_us() * 1e-3;
 }
 
 /// Of layers that do next to nothing, one after the other.
 double measured_launch(const BuildOptions& build) {
   constexpr int kLayers = 64;
-  RowOfLayers row({8});
-  for (int i = 0; i < kLayers; ++i) row.add("Neg", std::nullopt);
   const Tensor x = filled({8});
-  return MeasuredPlan(row.network(), build, {&x, 1}).whole_us() / kLayers;
+  return MeasuredPlan(row_of_layers(x.shape(), kLayers, &negated), build, {&x, 1}).whole_us() / kLayers;
 }
 
 /// Four digits behind the point say more than clocks do, and files stay readable.
