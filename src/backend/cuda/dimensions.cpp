@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 
 #include "backend/cuda/element_source.h"
@@ -52,6 +53,13 @@ Dimensions canonical(Dimensions dims, const std::vector<std::size_t>& rank) {
     }
   }
   return merged;
+}
+
+std::vector<std::size_t> memory_order(const std::vector<std::int64_t>& strides) {
+  std::vector<std::size_t> order(strides.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t d) { return std::abs(strides[d]); });
+  return order;
 }
 
 std::int64_t count_of(const Dimensions& dims) {

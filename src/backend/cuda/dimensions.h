@@ -24,6 +24,9 @@ Dimensions dimensions_of(const Shape& shape, const std::vector<const std::vector
 /// do not move.
 Dimensions canonical(Dimensions dims, const std::vector<std::size_t>& rank);
 
+/// Which dimension is the outermost in memory, the next one, ...
+std::vector<std::size_t> memory_order(const std::vector<std::int64_t>& strides);
+
 /// The product of the sizes.
 std::int64_t count_of(const Dimensions& dims);
 

@@ -15,10 +15,13 @@ class PoolWriter {
  public:
   PoolWriter(const StridedTensor& in, const StridedTensor& out, const PoolWindow& window,
              const std::vector<std::int64_t>& pads_end, Rounding load, Rounding store)
-      : in_(in), out_(out), window_(window), pads_end_(pads_end), load_(load), store_(store) {
-    for (std::size_t d = 0; d < out.shape.size(); ++d) order_.push_back(d);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return std::abs(out.strides[a]) > std::abs(out.strides[b]); });
+      : in_(in),
+        out_(out),
+        window_(window),
+        pads_end_(pads_end),
+        load_(load),
+        store_(store),
+        order_(memory_order(out.strides)) {
     for (std::size_t d : order_) dims_.push_back({out.shape[d], {out.strides[d]}});
     wide_ = needs_wide(dims_) || needs_wide(dimensions_of(in.shape, {&in.strides}));
     while (vector_ > 1 && !fits(vector_)) vector_ /= 2;

@@ -37,9 +37,7 @@ KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
                              const std::vector<ResampledDimension>& axes, Rounding load, Rounding store) {
   constexpr int kThreads = 128;
   // Threads side by side in the memory of the output.
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < out.shape.size(); ++d) order.push_back(d);
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t d) { return std::abs(out.strides[d]); });
+  const std::vector<std::size_t> order = memory_order(out.strides);
   const auto is_resampled = [&](std::size_t d) {
     return std::ranges::find(axes, d, &ResampledDimension::dimension) != axes.end();
   };
