@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,14 +16,6 @@
 
 namespace ulpscope {
 namespace {
-
-/// Every element of the output is an element of input 0.
-bool only_moves(const Layer& layer) {
-  static constexpr std::array<std::string_view, 15> kNames{
-      "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "Identity", "Expand",        "Tile",
-      "Slice",   "Split",     "Gather",  "DepthToSpace", "SpaceToDepth", "GatherND", "GatherElements"};
-  return layer.op->precision == PrecisionRule::kMovement && std::ranges::find(kNames, layer.op->name) != kNames.end();
-}
 
 constexpr std::string_view kNotFinite = "its weights hold infinities or NaN";
 
@@ -82,7 +73,7 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
     for (TensorId output : present(layer.outputs)) {
       float& scale = scales_[output];
       if (const auto q = dequantized(spec, output)) scale = q->is_integer() ? q->scale : q->scale * q->largest() / 127;
-      if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone) scale = scales_[layer.inputs[0]];
+      if (scale == 0 && layer.op->moves_values && layer.inputs[0] != kNone) scale = scales_[layer.inputs[0]];
     }
   }
   if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();

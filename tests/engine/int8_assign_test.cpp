@@ -129,6 +129,26 @@ TEST(Int8Choice, LayersThatMoveValuesPassOnTheirScaleAndTakeAnyRequest) {
   EXPECT_THAT(run_first(*engine, {x}), ::testing::ElementsAre(1, 49, 4, 64, 9, 81, 16, 100, 25, 121, 36, 144));
 }
 
+TEST(Int8Choice, ReversedAndCompressedValuesHaveTheirScaleToo) {
+  Model model;
+  model.input("x", {3, 2});
+  *model.graph().add_initializer() = int64_tensor("lengths", {2}, {3, 2});
+  onnx::TensorProto& wanted = *model.graph().add_initializer();
+  wanted.set_name("wanted");
+  wanted.set_data_type(onnx::TensorProto::BOOL);
+  wanted.add_dims(3);
+  for (const int each : {1, 0, 1}) wanted.add_int32_data(each);
+  model.node("ReverseSequence", {"x", "lengths"}, {"r"}, "Reverse");
+  add_attribute(model.node("Compress", {"r", "wanted"}, {"c"}, "Compress"), "axis", onnx::AttributeProto::INT).set_i(0);
+  model.node("Mul", {"c", "c"}, {"y"}, "Square");
+  model.output("y");
+  auto network = model.load();
+  layer_named(*network, "Square").precision = DataType::kInt8;
+  const Tensor x = Tensor::of<float>({3, 2}, {1, 2.4f, 3, 4, 5.4f, 6});
+  const auto engine = Engine::build(network, options_with_scales({{"x", 1.0f}}, ConstraintMode::kObey));
+  EXPECT_THAT(run_first(*engine, {x}), ::testing::ElementsAre(25, 16, 1, 36));
+}
+
 TEST(Int8Choice, CostsTakeItForLargeProductsOnly) {
   Model model;
   model.input("x", {2048, 2048});
