@@ -94,7 +94,9 @@ def answer(run, model, tmp_path):
     (tmp_path / "in.json").write_text(
         json.dumps([{name: encode_array(a) for name, a in each.items()} for each in iterations])
     )
-    words = "--objective smallest --load-inputs in.json --fp16 --fusion none --atol 1e-3 --rtol 1e-2 --save-answer a.json"
+    words = (
+        "--objective smallest --load-inputs in.json --fp16 --fusion none --atol 1e-3 --rtol 1e-2 --save-answer a.json"
+    )
     outcome = run("precision", "search", model, *words.split())
     assert outcome.code == 0, outcome
     return json.loads((tmp_path / "a.json").read_text())

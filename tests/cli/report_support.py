@@ -91,7 +91,8 @@ def status(browser, place="layers"):
 
 def choose(browser, label, value, place="layers"):
     browser.evaluate(f"""(() => {{
-        const field = [...document.querySelectorAll('#{place} .field')].find((e) => e.firstChild.textContent === {json.dumps(label)});
+        const field = [...document.querySelectorAll('#{place} .field')]
+            .find((e) => e.firstChild.textContent === {json.dumps(label)});
         const input = field.querySelector('select, input');
         input.value = {json.dumps(value)};
         input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
@@ -104,5 +105,6 @@ def kept_names(answer):
 
 def press_button(browser, text, place="layers"):
     browser.evaluate(
-        f"[...document.querySelectorAll('#{place} button')].find((e) => e.textContent.includes({json.dumps(text)})).click()"
+        f"[...document.querySelectorAll('#{place} button')]"
+        f".find((e) => e.textContent.includes({json.dumps(text)})).click()"
     )

@@ -83,15 +83,17 @@ def test_thousands_of_layers_and_trials(width, dark, kept, answer, opened, brows
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert (
         browser.evaluate(
-            "[...document.querySelectorAll('main *')].filter((n) => !n.closest('svg, pre') && n.getBoundingClientRect().width && "
-            f"n.getBoundingClientRect().right > {width}).map((n) => n.outerHTML.slice(0, 80))"
+            "[...document.querySelectorAll('main *')].filter((n) => !n.closest('svg, pre') && "
+            f"n.getBoundingClientRect().width && n.getBoundingClientRect().right > {width})"
+            ".map((n) => n.outerHTML.slice(0, 80))"
         )
         == []
     )
     assert (browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 249)") is not dark
     assert browser.evaluate("document.querySelectorAll('.plot .trial').length") == 1000
     assert "of 5,000" in browser.evaluate(
-        "(() => { const s = document.querySelector('#layers select'); s.value = ''; s.dispatchEvent(new Event('change')); return document.querySelector('#layers .status').textContent; })()"
+        "(() => { const s = document.querySelector('#layers select'); s.value = ''; "
+        "s.dispatchEvent(new Event('change')); return document.querySelector('#layers .status').textContent; })()"
     )
     # The strip is painted in every lane.
     colors = browser.evaluate("""(() => {
@@ -106,9 +108,13 @@ def test_thousands_of_layers_and_trials(width, dark, kept, answer, opened, brows
     assert sum(colors) > 0.6 * len(colors)
     # Words can be read: at least 4.5 : 1 between ink and its ground.
     ratio = browser.evaluate("""(() => {
-        const light = (c) => c.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+        const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+        const light = (c) => c.match(/[\\d.]+/g).slice(0, 3).map((v) => linear(v / 255))
+            .reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
         const ground = light(getComputedStyle(document.querySelector('section')).backgroundColor);
-        return Math.min(...['h2', '.about', '.name', '.kind', '.status'].map((s) => light(getComputedStyle(document.querySelector(s)).color)).map((l) => (Math.max(l, ground) + 0.05) / (Math.min(l, ground) + 0.05)));
+        return Math.min(...['h2', '.about', '.name', '.kind', '.status']
+            .map((s) => light(getComputedStyle(document.querySelector(s)).color))
+            .map((l) => (Math.max(l, ground) + 0.05) / (Math.min(l, ground) + 0.05)));
     })()""")
     assert ratio >= 4.5
 
@@ -161,7 +167,8 @@ def test_print_is_light_with_all_rows_and_no_controls(answer, opened, browser):
 
 def test_theme_may_change(answer, opened, browser):
     opened(answer)
-    pixel = "[...document.querySelector('.strip').getContext('2d').getImageData(0, 0, document.querySelector('.strip').width, 60).data].join()"
+    strip = "document.querySelector('.strip')"
+    pixel = f"[...{strip}.getContext('2d').getImageData(0, 0, {strip}.width, 60).data].join()"
     before = browser.evaluate(pixel)
     browser.look_like(1280, dark=True)
     browser.settle()
