@@ -14,6 +14,7 @@
 #include "engine/target.h"
 #include "precision/fingerprint.h"
 #include "precision/objective.h"
+#include "precision/repair.h"
 #include "runtime/default_target.h"
 #include "ulpscope/log.h"
 

@@ -15,6 +15,7 @@
 #include "engine/assign.h"
 #include "engine/element_forms.h"
 #include "engine/int8.h"
+#include "graph/adjoint.h"
 #include "graph/evaluate.h"
 #include "ops/layer_writer.h"
 #include "runtime/by_shapes.h"

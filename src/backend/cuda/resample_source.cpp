@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/moving.h"
+#include "graph/assignment.h"
 
 namespace ulpscope::cuda {
 
