@@ -5,20 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/compare_functions.h"
 #include "compare/validate.h"
 #include "core/messages.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
-
-/// The statistic that is held against the tolerances.
-std::pair<double, double> selected(const ErrorMetrics& metrics, const std::string& stat) {
-  if (stat == "mean") return {metrics.mean_abs, metrics.mean_rel};
-  if (stat == "median") return {metrics.median_abs, metrics.median_rel};
-  if (stat == "quantile") return {metrics.quantile_abs.value_or(0), metrics.quantile_rel.value_or(0)};
-  return {metrics.max_abs, metrics.max_rel};
-}
 
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
@@ -57,7 +50,7 @@ std::vector<RequiredTolerances> compare_with_golden(std::span<const CompareFunct
         RequiredTolerances& required = entry(verdict.output);
         required.passed = required.passed && verdict.passed;
         if (!verdict.metrics) continue;
-        const auto [absolute, relative] = selected(*verdict.metrics, stats.get(verdict.output, "elemwise"));
+        const auto [absolute, relative] = selected_error(*verdict.metrics, stats.get(verdict.output, "elemwise"));
         required.atol = required.known ? larger(absolute, required.atol) : absolute;
         required.rtol = required.known ? larger(relative, required.rtol) : relative;
         required.known = true;

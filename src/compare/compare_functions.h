@@ -22,7 +22,7 @@ double metric_value(Metric metric, const Tensor& a, const Tensor& b);
 /// "L2 Norm: 0.5 (tolerance: 1e-05) | FAILED", with as many digits as tell value and threshold apart.
 std::string to_text(const MetricCheck& check);
 
-/// The pair of numbers that `stat` selects: absolute, relative. REQUIRES: the quantile was computed if it is selected.
+/// The pair of numbers that `stat` selects: absolute, relative; 0 for a quantile that was not computed.
 std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std::string& stat);
 
 /// Logs the statistics of two compared outputs; where they disagree (`passed` is false) their values and histograms,

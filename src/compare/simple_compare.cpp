@@ -119,7 +119,7 @@ class SimpleCompare {
 std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std::string& stat) {
   if (stat == "mean") return {metrics.mean_abs, metrics.mean_rel};
   if (stat == "median") return {metrics.median_abs, metrics.median_rel};
-  if (stat == "quantile") return {*metrics.quantile_abs, *metrics.quantile_rel};
+  if (stat == "quantile") return {metrics.quantile_abs.value_or(0), metrics.quantile_rel.value_or(0)};
   return {metrics.max_abs, metrics.max_rel};
 }
 

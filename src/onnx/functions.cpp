@@ -11,7 +11,6 @@
 namespace ulpscope::onnx_model {
 namespace {
 
-using Names = std::unordered_map<std::string, std::string>;
 using AttributeValues = std::unordered_map<std::string, const onnx::AttributeProto*>;
 
 constexpr std::size_t kMaxExpandedNodes = 1u << 20, kMaxExpandedBytes = 256u << 20, kMaxCallDepth = 128;
@@ -30,18 +29,6 @@ void collect_values(const onnx::GraphProto& graph, std::unordered_set<std::strin
 
 void rename(std::string* name, const Names& names) {
   if (const auto found = names.find(*name); found != names.end()) *name = found->second;
-}
-
-void rename_node(onnx::NodeProto& node, const Names& names, const std::string& prefix);
-
-/// Renames what a sub-graph takes from around it. What it defines itself keeps its name.
-void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix) {
-  for (const auto& input : graph.input()) names.erase(input.name());
-  for (const auto& initializer : graph.initializer()) names.erase(initializer.name());
-  for (const auto& node : graph.node())
-    for (const auto& output : node.output()) names.erase(output);
-  for (auto& node : *graph.mutable_node()) rename_node(node, names, prefix);
-  for (auto& output : *graph.mutable_output()) rename(output.mutable_name(), names);
 }
 
 void rename_node(onnx::NodeProto& node, const Names& names, const std::string& prefix) {
@@ -77,6 +64,15 @@ void bind_attributes(onnx::NodeProto& node, const AttributeValues& values) {
 }
 
 }  // namespace
+
+void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix) {
+  for (const auto& input : graph.input()) names.erase(input.name());
+  for (const auto& initializer : graph.initializer()) names.erase(initializer.name());
+  for (const auto& node : graph.node())
+    for (const auto& output : node.output()) names.erase(output);
+  for (auto& node : *graph.mutable_node()) rename_node(node, names, prefix);
+  for (auto& output : *graph.mutable_output()) rename(output.mutable_name(), names);
+}
 
 std::string domain_of(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
 

@@ -35,6 +35,11 @@ inline const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, s
 /// The node's name, else `node_of_<first output>`.
 std::string node_name(const onnx::NodeProto& node);
 
+using Names = std::unordered_map<std::string, std::string>;
+/// Renames what a sub-graph takes from around it; what it defines itself keeps its name. Its nodes, and those of its
+/// own sub-graphs, get the prefix.
+void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix = {});
+
 /// A node of a graph after inlining, with the opsets that its operator is looked up in.
 struct FlatNode {
   const onnx::NodeProto* proto;

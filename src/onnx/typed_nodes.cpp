@@ -12,8 +12,6 @@
 namespace ulpscope::onnx_model {
 namespace {
 
-using Names = std::unordered_map<std::string, std::string>;
-
 constexpr const char* kTensorRt = "trt";  ///< The domain of its own operators.
 
 /// Of powers of two, E8M0: the exponent plus 127.
@@ -31,25 +29,6 @@ Tensor turned(const Tensor& matrix) {
   for (std::int64_t c = 0; c < columns; ++c)
     for (std::int64_t r = 0; r < rows; ++r) result.data<float>()[c * rows + r] = matrix.data<float>()[r * columns + c];
   return result;
-}
-
-/// Renames what a sub-graph takes from around it.
-void rename_free(onnx::GraphProto& graph, Names names) {
-  for (const auto& input : graph.input()) names.erase(input.name());
-  for (const auto& initializer : graph.initializer()) names.erase(initializer.name());
-  for (const auto& node : graph.node())
-    for (const auto& output : node.output()) names.erase(output);
-  const auto rename = [&](std::string* name) {
-    if (const auto found = names.find(*name); found != names.end()) *name = found->second;
-  };
-  for (auto& node : *graph.mutable_node()) {
-    for (auto& input : *node.mutable_input()) rename(&input);
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) rename_free(*attribute.mutable_g(), names);
-      for (auto& inner : *attribute.mutable_graphs()) rename_free(inner, names);
-    }
-  }
-  for (auto& output : *graph.mutable_output()) rename(output.mutable_name());
 }
 
 }  // namespace
@@ -108,8 +87,8 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
   }
   if (!renamed.empty())
     for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) rename_free(*attribute.mutable_g(), renamed);
-      for (auto& inner : *attribute.mutable_graphs()) rename_free(inner, renamed);
+      if (attribute.has_g()) rename_graph(*attribute.mutable_g(), renamed);
+      for (auto& inner : *attribute.mutable_graphs()) rename_graph(inner, renamed);
     }
 }
 
