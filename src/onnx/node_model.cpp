@@ -16,6 +16,12 @@ using Proto = onnx::AttributeProto;
 
 constexpr int kNodeModelIrVersion = 8;  // what every ONNX Runtime of the last years reads
 
+void describe_tensor(const Tensor& value, onnx::TensorProto& tensor) {
+  tensor.set_data_type(to_onnx_type(value.type()));
+  for (const std::int64_t dim : value.shape()) tensor.add_dims(dim);
+  tensor.set_raw_data(packed_elements(value));
+}
+
 class NodeAttributeWriter : public PlainAttributeWriter {
  public:
   NodeAttributeWriter(const Layer& layer, const std::string& name, Proto& proto)
@@ -24,10 +30,7 @@ class NodeAttributeWriter : public PlainAttributeWriter {
 
   void operator()(const Tensor& value) const {
     proto_.set_type(Proto::TENSOR);
-    onnx::TensorProto& tensor = *proto_.mutable_t();
-    tensor.set_data_type(to_onnx_type(value.type()));
-    for (const std::int64_t dim : value.shape()) tensor.add_dims(dim);
-    tensor.set_raw_data(packed_elements(value));
+    describe_tensor(value, *proto_.mutable_t());
   }
   void operator()(const Subgraph&) const {
     throw Error(
@@ -66,6 +69,12 @@ std::string node_model(const Layer& layer, std::span<const std::optional<NodeInp
     const std::string name = inputs[i] ? fmt::format("i{}", i) : "";
     node.add_input(name);
     if (!inputs[i]) continue;
+    if (inputs[i]->value) {
+      onnx::TensorProto& constant = *graph.add_initializer();
+      constant.set_name(name);
+      describe_tensor(*inputs[i]->value, constant);
+      continue;
+    }
     onnx::ValueInfoProto& info = *graph.add_input();
     info.set_name(name);
     describe_input(*inputs[i], info);

@@ -13,6 +13,7 @@ namespace ulpscope {
 struct NodeInput {
   DataType type = DataType::kUndefined;
   std::optional<Shape> shape;  ///< Nothing: not even the rank.
+  std::optional<Tensor> value;  ///< A constant of the model, and no input that has to be given.
 };
 
 /// A serialized model of one node: the operator, version and attributes of `layer`. Its inputs are called "i0", "i1",

@@ -19,6 +19,7 @@ namespace {
 
 /// Sessions that stay open: one for each operator, its attributes, and types and shapes of its inputs.
 constexpr std::size_t kMostSessions = 256;
+constexpr std::int64_t kMostDecidingIntegers = 16;
 
 using NodeInputs = std::vector<std::optional<NodeInput>>;
 
@@ -100,8 +101,24 @@ Elsewhere& elsewhere() {
 
 int number_of(const RunnerBinding& output) { return std::stoi(output.name.substr(1)); }
 
+bool is_index_type(DataType type) { return type == DataType::kInt32 || type == DataType::kInt64; }
+
+/// Integers that may decide shapes, as the length of a cache does in GroupQueryAttention; more are indices.
+bool may_decide_shapes(DataType type, const Shape& shape) {
+  return is_index_type(type) && shape.size() <= 1 && num_elements(shape) <= kMostDecidingIntegers;
+}
+
+std::optional<Tensor> known_value(const InferContext& context, int i) {
+  try {
+    return context.value(i);
+  } catch (const NotKnownYet&) {
+    return std::nullopt;
+  }
+}
+
 /// In the types that kernels take; outputs follow the declared ones of narrow floats. Shapes that are known are told
-/// from the start: some operators ask for those of their constants before they say a type.
+/// from the start: some operators ask for those of their constants before they say a type. Without the value of a
+/// scalar, ONNX Runtime guesses: its shapes are not taken then.
 void infer_foreign(InferContext& context) {
   NodeInputs inputs(static_cast<std::size_t>(context.num_inputs()));
   std::optional<DataType> narrow;
@@ -109,10 +126,12 @@ void infer_foreign(InferContext& context) {
   for (int i = 0; i < context.num_inputs(); ++i) {
     if (!context.has_input(i)) continue;
     const DataType type = context.type(i);
-    inputs[i] = NodeInput{physical_type(type), std::nullopt};
+    inputs[i] = NodeInput{physical_type(type), {}, {}};
     if (is_floating(type) && inputs[i]->type != type && !narrow) narrow = type;
     try {
       inputs[i]->shape = context.shape(i);
+      if (may_decide_shapes(type, *inputs[i]->shape)) inputs[i]->value = known_value(context, i);
+      if (is_index_type(type) && inputs[i]->shape->empty() && !inputs[i]->value) known = false;
     } catch (const NotKnownYet&) {
       known = false;
     }
@@ -130,7 +149,7 @@ void run_foreign(KernelContext& context) {
   for (int i = 0; i < context.num_inputs(); ++i) {
     if (!context.has_input(i)) continue;
     const Tensor& value = context.input(i);
-    inputs[i] = NodeInput{value.type(), value.shape()};
+    inputs[i] = NodeInput{value.type(), value.shape(), {}};
     values.push_back({fmt::format("i{}", i), value});
   }
   for (NamedTensor& output : elsewhere().run(context.layer(), inputs, values))

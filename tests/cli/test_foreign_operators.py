@@ -139,6 +139,51 @@ def test_kinds_of_layers(case, run, tmp_path):
         np.testing.assert_allclose(output[name], value, rtol=1e-3 if value.dtype == np.float16 else 1e-6, atol=1e-5)
 
 
+@pytest.mark.parametrize("length", ["a constant", "of the mask's shape", "an input"])
+def test_a_cache_that_grows_by_what_a_scalar_says(length, run, tmp_path):
+    """Without the scalar's value ONNX Runtime takes the new cache for as long as the old one."""
+    attention = helper.make_node(
+        "GroupQueryAttention",
+        ["q", "k", "v", "pk", "pv", "last", "total"],
+        ["y", "nk", "nv"],
+        "attention",
+        num_heads=2,
+        kv_num_heads=1,
+        **MICROSOFT,
+    )
+    shapes = {"q": [1, 1, 16], "k": [1, 1, 8], "v": [1, 1, 8], "pk": [1, 1, 2, 8], "pv": [1, 1, 2, 8]}
+    random = np.random.default_rng(0)
+    feed = {name: random.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes, constants = [attention, helper.make_node("Relu", ["nk"], ["z"], "after")], {"last": np.array([2], np.int32)}
+    if length == "a constant":
+        constants["total"] = np.array(3, np.int32)
+    elif length == "an input":
+        feed["total"] = np.array(3, np.int32)
+    else:
+        feed["mask"] = np.ones((1, 3), np.int64)
+        constants["one"] = np.array(1)
+        nodes = [
+            helper.make_node("Shape", ["mask"], ["s"]),
+            helper.make_node("Gather", ["s", "one"], ["n"], axis=0),
+            helper.make_node("Cast", ["n"], ["total"], to=TensorProto.INT32),
+            *nodes,
+        ]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feed.items()
+    ]
+    outputs = [helper.make_tensor_value_info(n, FLOAT, s) for n, s in {"y": [1, 1, 16], "z": None, "nv": None}.items()]
+    graph = helper.make_graph(
+        nodes, "g", inputs, outputs, [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", **{name: value[None] for name, value in feed.items()})
+    _, (got,) = outputs_of(run, tmp_path, "--load-inputs", "in.npz")
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    for name, want in zip(["y", "z", "nv"], session.run(None, feed)):
+        np.testing.assert_allclose(got[name], want, rtol=1e-5, atol=1e-6)
+
+
 def test_engine_files_cannot_hold_them(run, tmp_path):
     distances(tmp_path / "m.onnx")
     done = run("run", "m.onnx", "--trt", "--save-engine", "m.engine")

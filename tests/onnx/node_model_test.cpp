@@ -29,8 +29,8 @@ TEST(NodeModelTest, TheImporterReadsEveryKindOfAttribute) {
   layer.attributes.set("words", std::vector<std::string>{"a", ""});
   layer.attributes.set("none", std::vector<std::int64_t>{});
   layer.attributes.set("value", Tensor::of<double>({2, 1}, {1.5, -3}));
-  const std::vector<std::optional<NodeInput>> inputs{NodeInput{DataType::kFloat32, Shape{1, 4, 8, 8}},
-                                                     NodeInput{DataType::kFloat32, std::nullopt}, std::nullopt};
+  const std::vector<std::optional<NodeInput>> inputs{NodeInput{DataType::kFloat32, Shape{1, 4, 8, 8}, {}},
+                                                     NodeInput{DataType::kFloat32, {}, {}}, std::nullopt};
   const std::string bytes = node_model(layer, inputs);
   const auto network = import_onnx(std::as_bytes(std::span(bytes)), "node", op_registry());
   ASSERT_EQ(network->layers.size(), 1u);
@@ -58,7 +58,7 @@ TEST(NodeModelTest, TheImporterReadsEveryKindOfAttribute) {
 TEST(NodeModelTest, AbsentInputsAndOutputsKeepTheirPlaces) {
   const Layer layer = layer_of("LSTM", {kNone, TensorId(1), kNone});
   std::vector<std::optional<NodeInput>> inputs(6);
-  for (const int i : {0, 1, 2, 5}) inputs[i] = NodeInput{DataType::kFloat32, std::nullopt};
+  for (const int i : {0, 1, 2, 5}) inputs[i] = NodeInput{DataType::kFloat32, {}, {}};
   const std::string bytes = node_model(layer, inputs);
   const auto network = import_onnx(std::as_bytes(std::span(bytes)), "node", op_registry());
   const Layer& read = network->layer(LayerId(0));
@@ -75,7 +75,7 @@ TEST(NodeModelTest, GraphsAreRefused) {
   Layer layer = layer_of("If", {TensorId(0)});
   layer.attributes.set("then_branch", Subgraph{std::make_shared<Network>(), {}});
   try {
-    node_model(layer, std::vector<std::optional<NodeInput>>{NodeInput{DataType::kBool, Shape{}}});
+    node_model(layer, std::vector<std::optional<NodeInput>>{NodeInput{DataType::kBool, Shape{}, {}}});
     FAIL() << "no Error was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
