@@ -2,6 +2,8 @@
 further; what lacks a narrow form stays."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -111,3 +113,40 @@ def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path):
         outcome
     )
     assert "equal in every bit" in outcome.text and (tmp_path / "t.onnx").exists()
+
+
+def test_an_operator_of_onnxruntime_under_the_name_of_onnx(run, tmp_path):
+    """Builders of language models write SimplifiedLayerNormalization without a domain, and outputs without a shape."""
+    norm = node("SimplifiedLayerNormalization", ["x", "s"], ["n"], name="norm", axis=-1, epsilon=1e-5)
+    made = model(
+        [norm, node("MatMul", ["n", "w"], ["y"], name="product")], [info("x", [2, 8])], [info("y", None)],
+        [numpy_helper.from_array(np.ones(8, np.float32), "s"), values("w", 8, 8)], opset=17, ir_version=10,
+    )  # fmt: skip
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "Not checked by onnx.checker, which refuses the model itself, too" in outcome.text, (
+        outcome
+    )
+    assert "ONNX Runtime" in outcome.text.rsplit("Checked by", 1)[1], outcome
+
+
+def test_a_typed_model_over_which_onnxruntime_crashes(run, tmp_path):
+    """Its 1.31 ends with a segmentation fault when it moves Transpose through a Reshape in front of a float16 product."""
+    nodes = [
+        node("Relu", ["x"], ["r"]), node("Transpose", ["r"], ["t"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["t", "shape"], ["q"]), node("Transpose", ["q"], ["u"], perm=[1, 0, 2]),
+        node("MatMul", ["u", "w"], ["y"]),
+    ]  # fmt: skip
+    constants = [numpy_helper.from_array(np.array([0, 0, -1]), "shape"), values("w", 8, 2)]
+    made = model(nodes, [info("x", [2, 2, 1, 4])], [info("y", [1, 2, 2])], constants, opset=18, ir_version=10)
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and (tmp_path / "t.onnx").exists(), outcome
+    load = "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
+    if (
+        subprocess.run([sys.executable, "-c", load, tmp_path / "t.onnx"], check=False, capture_output=True).returncode
+        == 0
+    ):
+        pytest.skip("this version of ONNX Runtime does not crash")
+    assert "ONNX Runtime crashes while it optimizes the typed model (killed by signal 11" in outcome.text, outcome
+    assert "ONNX Runtime without its optimizations" in outcome.text, outcome
