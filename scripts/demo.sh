@@ -15,7 +15,7 @@ cat <<EOF
 In $example are the model, its answer (model.fp16.answer.json), the typed model (typed.onnx) and a page
 to open in a browser (report.html). Next, from there:
     cd $example && export PATH=$PWD/build/release/bin:$PWD/.venv/bin:\$PATH
-    ulpscope run typed.onnx --trt --onnxrt --data-loader-script data.py:two      # the typed model in two runtimes
-    ulpscope precision search YOUR.onnx --fp16 --load-inputs YOUR.npz            # your own model and inputs
+    ulpscope run typed.onnx --trt --onnxrt --data-loader-script data.py:two --atol 0.02   # the typed model in two runtimes
+    ulpscope precision search YOUR.onnx --fp16 --load-inputs YOUR.npz                     # your own model and inputs
     PYTHONPATH=$PWD/build/release/python python3 -c 'import ulpscope; help(ulpscope.search)'
 EOF
