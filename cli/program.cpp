@@ -113,6 +113,23 @@ std::string second_word(const std::vector<std::string>& words) {
   return word == words.end() ? "" : " " + *word;
 }
 
+/// Polygraphy's tools without a counterpart, by their first words or both (docs/cli/polygraphy.md).
+constexpr std::array kOnlyInPolygraphy{"surgeon",          "check",           "plugin",
+                                       "data concat",      "data merge",      "multi-device",
+                                       "debug build",      "debug repeat",    "inspect capability",
+                                       "inspect sparsity", "inspect tactics", "inspect diff-tactics"};
+
+/// What to type instead of a tool that is not there.
+std::string instead_of(const std::vector<std::string>& words) {
+  const std::string both = words[0] + second_word(words);
+  for (const std::string_view tool : kOnlyInPolygraphy)
+    if (tool == words[0] || tool == both)
+      return fmt::format("; it is Polygraphy's: 'polygraphy {}' reads the files that ulpscope writes", tool);
+  std::vector<std::string> near = similar_tools(words);
+  for (std::string& name : near) name = fmt::format("'ulpscope {}'", name);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "));
+}
+
 int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
   fmt::print(stderr, "{}{}: error: {}\n", usage, program, message);
   return kUsage;
@@ -233,12 +250,9 @@ int run_program(const std::vector<std::string>& words) {
     known += fmt::format("{}'{}'", known.empty() ? "" : ", ", entry.name);
     group = group || std::string(entry.name).starts_with(rest[0] + " ");
   }
-  std::vector<std::string> near = similar_tools(rest);
-  for (std::string& name : near) name = fmt::format("'ulpscope {}'", name);
   return usage_error(kUsageLine, "ulpscope",
                      fmt::format("argument TOOL: invalid choice: '{}' (choose from {}){}",
-                                 group ? rest[0] + second_word(rest) : rest[0], known,
-                                 near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "))));
+                                 group ? rest[0] + second_word(rest) : rest[0], known, instead_of(rest)));
 }
 
 }  // namespace ulpscope::cli

@@ -131,7 +131,7 @@ def test_an_operator_of_onnxruntime_under_the_name_of_onnx(run, tmp_path):
 
 
 def test_a_typed_model_over_which_onnxruntime_crashes(run, tmp_path):
-    """Its 1.31 ends with a segmentation fault when it moves Transpose through a Reshape in front of a float16 product."""
+    """Its 1.31 ends with a segmentation fault where Transpose moves through Reshape in front of a float16 product."""
     nodes = [
         node("Relu", ["x"], ["r"]), node("Transpose", ["r"], ["t"], perm=[0, 2, 1, 3]),
         node("Reshape", ["t", "shape"], ["q"]), node("Transpose", ["q"], ["u"], perm=[1, 0, 2]),

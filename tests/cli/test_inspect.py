@@ -350,3 +350,7 @@ def test_unknown_tools_are_named(run):
     for words in (["inspect", "tactics", "r.json"], ["inspect", "-v", "tactics", "r.json"]):
         outcome = run(*words)
         assert outcome.code == 2 and "invalid choice: 'inspect tactics' (choose from " in outcome.err, outcome
+        assert "it is Polygraphy's: 'polygraphy inspect tactics'" in outcome.err, outcome
+    outcome = run("surgeon", "extract", "m.onnx", "--inputs", "x:auto:auto", "-o", "e.onnx")
+    assert outcome.code == 2 and "it is Polygraphy's: 'polygraphy surgeon'" in outcome.err, outcome
+    assert "did you mean 'ulpscope inspect data'" in run("inspect", "dta", "r.json").err
