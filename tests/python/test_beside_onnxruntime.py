@@ -109,3 +109,34 @@ def test_float16_is_rounded_by_the_rules():
     # On x86-64, both compute in float32, and nothing is stored between them.
     result = onnx_runtime(made, {"x": x}, "ORT_DISABLE_ALL")
     assert np.array_equal(result, x) or np.array_equal(result, stored)
+
+
+def test_states_after_a_sequence_of_length_0():
+    generator = np.random.default_rng(0)
+    draw = lambda *shape: generator.normal(0, 1, shape).astype(np.float32)  # noqa: E731
+    made = model(
+        [node("GRU", ["x", "w", "r", "", "lengths", "h"], ["", "y"], hidden_size=3)],
+        [("x", TensorProto.FLOAT, [2, 2, 4]), ("h", TensorProto.FLOAT, [1, 2, 3])],
+        [("y", TensorProto.FLOAT, [1, 2, 3])],
+        {"w": draw(1, 9, 4), "r": draw(1, 9, 3), "lengths": np.array([2, 0], np.int32)},
+    )
+    feed = {"x": draw(2, 2, 4), "h": draw(1, 2, 3)}
+    ours, theirs = ulpscope.Engine(made).run(feed)["y"], onnx_runtime(made, feed)
+    np.testing.assert_allclose(ours[0, 0], theirs[0, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(ours[0, 1], feed["h"][0, 1])
+    assert not theirs[0, 1].any()
+
+
+def test_ratios_that_are_kept_along_axes_from_the_end():
+    feed = {"x": np.arange(20, dtype=np.float32).reshape(1, 1, 4, 5)}
+    shapes = {}
+    for axes in ([2, 3], [-2, -1]):
+        made = model(
+            [node("Resize", ["x", "", "", "s"], ["y"], axes=axes, keep_aspect_ratio_policy="not_larger")],
+            [("x", TensorProto.FLOAT, [1, 1, 4, 5])],
+            [("y", TensorProto.FLOAT, [1, 1, "h", "w"])],
+            {"s": np.array([7, 6])},
+        )
+        made.opset_import[0].version = 19
+        shapes[axes[0]] = ulpscope.Engine(made).run(feed)["y"].shape, onnx_runtime(made, feed).shape
+    assert shapes == {2: ((1, 1, 5, 6), (1, 1, 5, 6)), -2: ((1, 1, 5, 6), (1, 1, 4, 5))}
