@@ -1,5 +1,7 @@
 #include "runners/onnx_checks.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 
@@ -44,20 +46,20 @@ std::string crash_of(const std::string& what) {
   return begin == std::string::npos ? std::string() : what.substr(begin, what.find(';', begin) - begin);
 }
 
-/// ONNX Runtime crashed over the file. Its optimizations do so now and then: without them it tells whether the file is
-/// right. Throws what it refuses the file with.
-void run_without_optimizations(const std::filesystem::path& file, const TensorMap& inputs, const std::string& crash) {
+/// ONNX Runtime crashed over the file, or refused it (`how`). Its optimizations make it do so now and then: without
+/// them it tells whether the file is right. False: it refuses it then, too.
+bool runs_without_optimizations(const std::filesystem::path& file, const TensorMap& inputs, std::string_view how) {
   try {
     run_by_onnxruntime(Worker::start(), file, inputs, false);
   } catch (const Error& error) {
-    if (crash_of(error.what()).empty()) throw;
-    throw invalid_file("[convert] ONNX Runtime crashes over the typed model, with and without its optimizations: {}",
-                       crash);
+    if (error.code() == ErrorCode::kInterrupted) throw;
+    return false;
   }
   log_warning(
-      "[convert] ONNX Runtime crashes while it optimizes the typed model ({}); without optimizations (ORT_DISABLE_ALL) "
-      "it runs it",
-      crash);
+      "[convert] ONNX Runtime {} while it optimizes the typed model; without optimizations (ORT_DISABLE_ALL) it runs "
+      "it",
+      how);
+  return true;
 }
 
 }  // namespace
@@ -126,10 +128,15 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
     done.emplace_back("ONNX Runtime");
   } catch (const Error& error) {
     const std::string what = error.what();
-    if (const std::string crash = crash_of(what); !crash.empty()) {
-      run_without_optimizations(file, inputs, crash);
+    const std::string crash = crash_of(what);
+    const auto without = [&](const std::string& how) {
+      if (!runs_without_optimizations(file, inputs, how)) return false;
       done.emplace_back("ONNX Runtime without its optimizations");
-      return done;
+      return true;
+    };
+    if (!crash.empty()) {
+      if (without(fmt::format("crashes ({})", crash))) return done;
+      throw invalid_file("[convert] ONNX Runtime crashes over the typed model: {}", crash);
     }
     if (const std::string missing = missing_in_onnxruntime(what, has_bfloat16); !missing.empty()) {
       log_info("[convert] Not run in ONNX Runtime, " + missing);
@@ -138,6 +145,7 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
     if (refuses_source("ONNX Runtime", what, source,
                        [&] { run_by_onnxruntime(started.worker, source.file(), source.inputs); }))
       return done;
+    if (without(fmt::format("fails ({})", what))) return done;
     throw invalid_file("[convert] ONNX Runtime does not run the typed model: {}", what);
   }
   return done;

@@ -33,7 +33,8 @@ class OnnxChecks {
   /// The full check of onnx.checker; then loads the file in ONNX Runtime and runs it on the inputs. Returns what was
   /// done ("onnx.checker", "ONNX Runtime"). What refuses the source as well says nothing about the file: that is
   /// logged, and passes, and so does a file of an opset or IR version that ONNX Runtime lacks, or with bfloat16 that it
-  /// has no kernels for. Throws Error(kInvalidFile) with what they say.
+  /// has no kernels for. What runs without ONNX Runtime's optimizations alone passes with a warning. Throws
+  /// Error(kInvalidFile) with what they say.
   std::vector<std::string> check(const std::filesystem::path& file, const TensorMap& inputs, bool has_bfloat16,
                                  const Source& source);
 

@@ -148,5 +148,26 @@ def test_a_typed_model_over_which_onnxruntime_crashes(run, tmp_path):
         == 0
     ):
         pytest.skip("this version of ONNX Runtime does not crash")
-    assert "ONNX Runtime crashes while it optimizes the typed model (killed by signal 11" in outcome.text, outcome
+    assert (
+        "ONNX Runtime crashes (killed by signal 11 (Segmentation fault)) while it optimizes the typed model"
+        in outcome.text
+    ), outcome
     assert "ONNX Runtime without its optimizations" in outcome.text, outcome
+
+
+def test_a_typed_model_that_onnxruntime_fuses_wrongly(run, tmp_path):
+    """Its 1.31 makes a LayerNormalization of float16 data and a float32 scale out of one in pieces, and refuses it."""
+    nodes = [
+        node("ReduceMean", ["x", "last"], ["m"]), node("Sub", ["x", "m"], ["d"]), node("Pow", ["d", "two"], ["p"]),
+        node("ReduceMean", ["p", "last"], ["v"]), node("Add", ["v", "e"], ["ve"]), node("Sqrt", ["ve"], ["s"]),
+        node("Div", ["d", "s"], ["n"]), node("Mul", ["n", "g"], ["ng"]), node("Add", ["ng", "b"], ["y"]),
+    ]  # fmt: skip
+    scalars = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in {"two": 2, "e": 1e-3}.items()]
+    constants = [*scalars, numpy_helper.from_array(np.array([-1]), "last"), values("g", 33), values("b", 33)]
+    made = model(nodes, [info("x", ["n", 3, 33])], [info("y", ["n", 3, 33])], constants, opset=20, ir_version=9)
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and (tmp_path / "t.onnx").exists(), outcome
+    if "LayerNormFusion" not in outcome.text:
+        pytest.skip("this version of ONNX Runtime does not")
+    assert "while it optimizes the typed model; without optimizations (ORT_DISABLE_ALL) it runs it" in outcome.text
