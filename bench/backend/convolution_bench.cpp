@@ -42,7 +42,7 @@ void convolution(benchmark::State& state, bool bytes) {
   if (bytes) spec.type = DataType::kInt8;
   const std::unique_ptr<Kernel> kernel = make_convolution_kernel(spec, made_now);
   if (kernel == nullptr) return state.SkipWithError("none");
-  const Quantization quantization{1.0f, false};
+  const Quantization quantization{.scale = 1.0f};
   const IntegerForm form = bytes ? IntegerForm::kBytes : IntegerForm::kFloats;
   const std::unique_ptr<Kernel> quantize = make_quantize_kernel(quantization, form);
   const Tensor values = integers(spec.input);

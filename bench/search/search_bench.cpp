@@ -193,8 +193,8 @@ void sweep_case(const Case& which, const Arguments& arguments) {
   loaded.options.predictor.projections = arguments.projections;
   auto space = std::make_unique<SearchSpace>(loaded.data.network, loaded.options, loaded.data.samples);
   auto repaired = std::make_shared<Network>(*loaded.data.network);
-  for (const Repair& clamp : find_clamps(*space->trials().specialization(), space->low()))
-    clamp_constant(*repaired, clamp.name, clamp.limit);
+  std::map<std::string, float> scales;
+  apply_repairs(*repaired, scales, find_clamps(*space->trials().specialization(), space->low()));
   space = std::make_unique<SearchSpace>(repaired, loaded.options, loaded.data.samples);
   Trials& trials = space->trials();
   const Assignment exact = trials.full_precision();

@@ -22,8 +22,8 @@ class Comparison {
       : loaded_(load(which, models, threads)), margin_(margin) {
     auto network = std::make_shared<Network>(*loaded_.data.network);
     SearchSpace original(network, loaded_.options, loaded_.data.samples);
-    for (const Repair& clamp : find_clamps(*original.trials().specialization(), original.low()))
-      clamp_constant(*network, clamp.name, clamp.limit);
+    std::map<std::string, float> scales;
+    apply_repairs(*network, scales, find_clamps(*original.trials().specialization(), original.low()));
     std::vector<TensorMap> all = loaded_.data.samples;
     all.insert(all.end(), loaded_.data.held_out.begin(), loaded_.data.held_out.end());
     space_ = std::make_unique<SearchSpace>(network, loaded_.options, all);
