@@ -122,7 +122,7 @@ std::string said(nb::python_error& error) {
 }
 
 nb::object called(nb::handle value) {
-  PyObject* const capsule = PyObject_CallMethodNoArgs(value.ptr(), names().give);
+  PyObject* const capsule = PyObject_CallMethodObjArgs(value.ptr(), names().give, nullptr);
   if (capsule == nullptr) throw nb::python_error();
   return nb::steal(capsule);
 }
@@ -193,7 +193,7 @@ bool DlPlace::is_on_cpu() const { return type == kCpu || type == kCudaHost; }
 bool DlPlace::is_on_cuda() const { return type == kCuda || type == kCudaManaged; }
 
 DlPlace place_of(nb::handle value) {
-  PyObject* const said = PyObject_CallMethodNoArgs(value.ptr(), names().device);
+  PyObject* const said = PyObject_CallMethodObjArgs(value.ptr(), names().device, nullptr);
   if (said == nullptr) throw nb::python_error();
   const nb::object device = nb::steal(said);
   return {nb::cast<int>(nb::int_(device[0])), nb::cast<int>(nb::int_(device[1]))};
