@@ -78,30 +78,6 @@ ThreadShare share_threads(std::size_t count, std::size_t bytes, std::size_t budg
 
 namespace {
 
-/// How much faster so many threads are in one task: what ResNet-50 gains by 2 to 16 (docs/performance.md).
-double speedup(std::size_t threads) noexcept {
-  constexpr double kWaiting = 0.06;
-  return static_cast<double>(threads) / (1 + kWaiting * static_cast<double>(threads - 1));
-}
-
-}  // namespace
-
-ThreadShare share_rounds(std::size_t count, std::size_t bytes, std::size_t budget) noexcept {
-  const auto threads = static_cast<std::size_t>(num_threads());
-  const auto most = static_cast<std::size_t>(share_threads(count, bytes, budget).tasks);
-  const auto time = [&](std::size_t tasks) {
-    const std::size_t rest = count % tasks;
-    return static_cast<double>(count / tasks) / speedup(threads / tasks) +
-           (rest == 0 ? 0 : 1 / speedup(threads / rest));
-  };
-  std::size_t best = 1;
-  for (std::size_t tasks = 2; tasks <= most; ++tasks)
-    if (time(tasks) < time(best)) best = tasks;
-  return {static_cast<int>(best), static_cast<int>(threads / best)};
-}
-
-namespace {
-
 /// Hands out the indices of tasks, in order, until one fails.
 class TaskQueue {
  public:
@@ -160,13 +136,6 @@ void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
     work(before);
   }
   queue.rethrow();
-}
-
-void run_rounds(std::size_t first, std::size_t last, const ThreadShare& share,
-                const std::function<void(std::size_t)>& task) {
-  const std::size_t rest = (last - first) % static_cast<std::size_t>(share.tasks);
-  run_tasks(first, last - rest, share, task);
-  if (rest > 0) run_tasks(last - rest, last, {static_cast<int>(rest), num_threads() / static_cast<int>(rest)}, task);
 }
 
 void detail::run_blocks(std::int64_t blocks, void (*call)(void*, std::int64_t), void* context) {

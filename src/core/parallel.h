@@ -39,19 +39,11 @@ struct ThreadShare {
 /// As many tasks at a time as there are threads for, and as `budget` bytes hold at `bytes` each; one at least.
 ThreadShare share_threads(std::size_t count, std::size_t bytes, std::size_t budget) noexcept;
 
-/// For tasks of one kind that take long: how many at a time, and with how many threads each, so that all of them end
-/// the soonest by run_rounds(); as many at a time as `budget` bytes hold at `bytes` each.
-ThreadShare share_rounds(std::size_t count, std::size_t bytes, std::size_t budget) noexcept;
-
 /// Calls task(index) for the indices from `first` below `last`, which start in order, some at a time; each may use its
 /// share of the threads. This thread is one of those that call them, and before each of its own calls `before`. Once
 /// something throws, nothing more starts; then the exception of the lowest index is thrown, or that of `before`.
 void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
                const std::function<void(std::size_t)>& task, const std::function<void()>& before = {});
-
-/// The same in whole rounds; tasks that are left over share all threads of this thread.
-void run_rounds(std::size_t first, std::size_t last, const ThreadShare& share,
-                const std::function<void(std::size_t)>& task);
 
 /// How many of `count` items of so many elements one task of parallel_for takes: some thousands of elements, which are
 /// worth a thread's while; all of them, where they are too few to wait for other threads.

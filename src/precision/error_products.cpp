@@ -109,7 +109,6 @@ class ProductsOfTwo final : public ErrorProducts {
   }
 
   Bytes bytes() const override { return bytes_; }
-  std::optional<std::size_t> projection_bytes() const override { return projection_bytes_; }
 
   Sample start(std::span<const Tensor> inputs) override {
     LocalErrors::Result local = local_.run(inputs, adjoint_.forward);
@@ -127,9 +126,8 @@ class ProductsOfTwo final : public ErrorProducts {
   }
 
   std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) override {
-    std::vector<Tensor> feeds = sample.feeds;
-    std::ranges::copy(seeds, feeds.begin() + static_cast<std::ptrdiff_t>(adjoint_.forward.size()));
-    const std::vector<Tensor> sums = executable_->run(feeds);
+    std::ranges::copy(seeds, sample.feeds.begin() + static_cast<std::ptrdiff_t>(adjoint_.forward.size()));
+    const std::vector<Tensor> sums = executable_->run(sample.feeds);
     std::vector<double> result(product_of_.size(), 0.0);
     for (std::size_t w = 0; w < result.size(); ++w)  // No error is none, even where the gradient is infinite.
       if (product_of_[w] >= 0 && !sample.kinds[w].exact) result[w] = folded(sums[product_of_[w]].values<float>());
@@ -144,12 +142,11 @@ class ProductsOfTwo final : public ErrorProducts {
     };
     for (const CandidateOutput& place : places) bytes_.errors += size(place.tensor);
     for (const TensorId id : adjoint_.forward) bytes_.other += size(id);
-    projection_bytes_ = executable_->plan_for(input_shapes(adjoint_.network))->arena_bytes();
-    bytes_.other += std::max(local_.activation_bytes(spec.input_shapes, adjoint_.forward), projection_bytes_);
+    bytes_.other += std::max(local_.activation_bytes(spec.input_shapes, adjoint_.forward),
+                             executable_->plan_for(input_shapes(adjoint_.network))->arena_bytes());
   }
 
   Bytes bytes_;
-  std::size_t projection_bytes_ = 0;
   LocalErrors& local_;
   AdjointNetwork adjoint_;
   std::vector<int> product_of_;  ///< Per place: which output of the network has its partial sums; -1: none.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,11 +45,7 @@ class ErrorProducts {
   };
   /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>, folded; 0 where no
   /// gradient or no error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
-  /// Several threads may project one sample where projection_bytes() says so.
   virtual std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) = 0;
-
-  /// That a projection takes beside another one of the same sample; nothing where they go one after the other.
-  virtual std::optional<std::size_t> projection_bytes() const { return std::nullopt; }
 
   /// The outputs that gradients start from: all of those asked for that have a known shape.
   const std::vector<TensorId>& seeded() const noexcept { return seeded_; }

@@ -373,34 +373,22 @@ class Prediction {
     give_back();
     pass_done();
     // The projections go in turn over all outputs: their errors are independent, so squares add.
-    const auto count = static_cast<std::size_t>(options_.projections);
-    std::vector<std::vector<double>> dots(count);
-    const auto project = [&](std::size_t k) {
-      std::vector<Tensor> seeds(products.seeded().size());
-      for (std::size_t o = 0; o < seeds.size(); ++o) seeds[o] = seed(s, static_cast<int>(k), o, products.seeded()[o]);
+    std::vector<Tensor> seeds(products.seeded().size());
+    for (int k = 0; k < options_.projections; ++k) {
+      for (std::size_t o = 0; o < seeds.size(); ++o) seeds[o] = seed(s, k, o, products.seeded()[o]);
       const std::vector<double> of_tensor = products.project(sample, seeds);
-      dots[k].assign(part.end - part.begin, 0.0);
-      for (std::size_t w = 0; w < places.size(); ++w) dots[k][places[w].candidate] += of_tensor[w];
-      pass_done();
-    };
-    run_rounds(0, count, share_of_projections(products), project);
-    for (const std::vector<double>& dot : dots)
+      std::vector<double> dot(part.end - part.begin, 0.0);
+      for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
       for (std::size_t i = 0; i < dot.size(); ++i)
         result.mean_squares[part.begin + i] +=
             (fold_ == ErrorProducts::Fold::kSum ? dot[i] * dot[i] : dot[i]) / options_.projections;
+      pass_done();
+    }
     for (std::size_t w = 0; w < places.size(); ++w) {
       const std::size_t candidate = part.begin + places[w].candidate;
       result.overflows[candidate] |= sample.kinds[w].overflows ? 1 : 0;
       result.incomplete[candidate] |= products.incomplete(w) ? 1 : 0;
     }
-  }
-
-  /// Samples come first: what they leave of the threads. A pass by itself makes less of many threads than several do.
-  ThreadShare share_of_projections(const ErrorProducts& products) const {
-    constexpr std::size_t kShare = 4;  // Of the memory of samples.
-    const auto bytes = products.projection_bytes();
-    if (!bytes) return {1, num_threads()};
-    return share_rounds(static_cast<std::size_t>(options_.projections), *bytes, trials_.working_memory() / kShare);
   }
 
   Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {

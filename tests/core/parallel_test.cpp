@@ -50,33 +50,6 @@ TEST(Parallel, TheSameThreadsServeLoopsOfAllSizes) {
 }
 #endif
 
-TEST(Parallel, RoundsUseAsManyThreadsAsTheyCan) {
-  const auto shared = [](int threads, std::size_t count, std::size_t most) {
-    const ScopedThreads scoped(threads);
-    const ThreadShare share = share_rounds(count, 10, 10 * most);
-    return std::pair(share.tasks, share.threads);
-  };
-  EXPECT_EQ(shared(16, 5, 16), std::pair(5, 3));
-  EXPECT_EQ(shared(16, 16, 16), std::pair(16, 1));
-  EXPECT_EQ(shared(8, 5, 16), std::pair(4, 2));  // Five at a time would leave three threads alone.
-  EXPECT_EQ(shared(16, 5, 2), std::pair(2, 8));
-  EXPECT_EQ(shared(16, 5, 0), std::pair(1, 16));
-  EXPECT_EQ(shared(1, 5, 16), std::pair(1, 1));
-}
-
-TEST(Parallel, RoundsRunEveryTaskOnce) {
-  const ScopedThreads scoped(4);
-  for (int tasks = 1; tasks <= 4; ++tasks) {
-    std::multiset<std::size_t> ran;
-    std::mutex mutex;
-    run_rounds(3, 10, {tasks, 4 / tasks}, [&](std::size_t index) {
-      const std::lock_guard lock(mutex);
-      ran.insert(index);
-    });
-    EXPECT_EQ(ran, (std::multiset<std::size_t>{3, 4, 5, 6, 7, 8, 9})) << tasks << " at a time";
-  }
-}
-
 TEST(Parallel, TasksOfFewElementsAreNotShared) {
   EXPECT_EQ(items_per_task(0, 100), 0);
   EXPECT_EQ(items_per_task(16, 1024), 16);

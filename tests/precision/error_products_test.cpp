@@ -6,7 +6,6 @@
 #include <cmath>
 #include <random>
 
-#include "core/parallel.h"
 #include "engine/build_helpers.h"
 #include "engine/random_network.h"
 
@@ -106,27 +105,6 @@ TEST(ErrorProducts, CountAnOverflowAsAVeryLargeError) {
   EXPECT_GT(two[0], 1e19);
   EXPECT_TRUE(products->one.kinds[0].overflows);
   EXPECT_EQ(products->one.instead, nullptr);
-}
-
-TEST(ErrorProducts, OfOneSampleAreTheSameSideBySide) {
-  constexpr std::size_t kProjections = 6;
-  for (std::uint32_t number = 0; number < 10; ++number) {
-    SCOPED_TRACE("network " + std::to_string(number));
-    RandomNetwork random(number);
-    ErrorProductsOf products(random.shared(), random.inputs());
-    ASSERT_TRUE(products->of_two->projection_bytes().has_value());
-    EXPECT_FALSE(products->in_one->projection_bytes().has_value()) << "what a sample is like is told by each of them";
-    std::mt19937 signs(number);
-    std::vector<std::vector<Tensor>> seeds;
-    std::vector<std::vector<double>> alone, beside(kProjections);
-    for (std::size_t k = 0; k < kProjections; ++k) {
-      seeds.push_back(products.seeds(signs));
-      alone.push_back(products->of_two->project(products->two, seeds.back()));
-    }
-    run_tasks(0, kProjections, {3, 1},
-              [&](std::size_t k) { beside[k] = products->of_two->project(products->two, seeds[k]); });
-    EXPECT_EQ(beside, alone);
-  }
 }
 
 TEST(ErrorProducts, LeaveWhatIsNotANumberToTheOtherWay) {
