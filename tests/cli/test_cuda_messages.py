@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DRIVER = (ROOT / "src" / "backend" / "cuda" / "driver.cpp").read_text()
-FUNCTIONS = re.findall(r'library\.get\("(\w+)"', DRIVER)
+DRIVER = (ROOT / "src" / "backend" / "cuda" / "driver.h").read_text()
+FUNCTIONS = re.findall(r'library\.function\("(\w+)"', DRIVER)
 
 # What the driver's functions do; those that are not here do nothing, successfully.
 BODIES = {
