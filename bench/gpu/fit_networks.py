@@ -23,8 +23,8 @@ import numpy as np
 
 TERMS = ("call", "depth", "gop", "mb", "weight_mb", "program", "program_mb")
 ORDER = (
-    "product", "convolution", "tiled convolution", "depthwise convolution", "attention", "long attention", "recurrent", "pointwise",
-    "row", "window", "move", "view", "cast", "run",
+    "product", "convolution", "tiled convolution", "depthwise convolution", "attention", "long attention", "recurrent",
+    "pointwise", "row", "window", "move", "view", "cast", "run",
 )  # fmt: skip
 PRECISIONS = ("fp32", "tf32", "fp16", "int8")
 # Whole networks count as several small ones: they are what is asked for. Errors below CLOSE count squared, others less.
