@@ -55,8 +55,9 @@ class Given {
     for (const auto& [name, value] : values_) {
       const ValueName what{"input", name};
       const auto& each = *place++;
-      tensors.emplace_hint(tensors.end(), name,
-                           each ? from_dlpack(value, *each, stream, what) : to_device_tensor(to_tensor(value, what)));
+      tensors.emplace_hint(
+          tensors.end(), name,
+          each ? from_dlpack(value, *each, stream, what, true) : to_device_tensor(to_tensor(value, what)));
     }
     return tensors;
   }
@@ -67,7 +68,7 @@ class Given {
     for (const auto& [name, value] : values_) {
       const auto& each = *place++;
       tensors.emplace_hint(tensors.end(), name,
-                           from_dlpack(value, each ? *each : place_of(value), stream, {"output", name}));
+                           from_dlpack(value, each ? *each : place_of(value), stream, {"output", name}, false));
     }
     return tensors;
   }

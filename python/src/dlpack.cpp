@@ -39,6 +39,28 @@ struct DlManagedTensor {
   void (*deleter)(DlManagedTensor*);
 };
 
+struct DlVersion {
+  std::uint32_t major, minor;
+};
+struct DlVersionedTensor {
+  DlVersion version;
+  void* context;
+  void (*deleter)(DlVersionedTensor*);
+  std::uint64_t flags;
+  DlTensor tensor;
+};
+/// DLPackExchangeAPI (since 1.3): what a class of tensors does without Python. All but `version` and `earlier` may
+/// change with the major version.
+struct DlExchange {
+  DlVersion version;
+  const DlExchange* earlier;
+  void* allocate;
+  int (*give)(void* object, DlVersionedTensor** to);  ///< Waits for no stream.
+  void* take;
+  int (*look)(void* object, DlTensor* to);  ///< Keeps nothing alive. May be missing.
+  int (*current_stream)(std::int32_t device_type, std::int32_t device, void** to);
+};
+
 enum DlDeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
 constexpr const char *kFresh = "dltensor", *kUsed = "used_dltensor";
 
@@ -46,6 +68,7 @@ constexpr const char *kFresh = "dltensor", *kUsed = "used_dltensor";
 struct Names {
   PyObject* give = PyUnicode_InternFromString("__dlpack__");
   PyObject* device = PyUnicode_InternFromString("__dlpack_device__");
+  PyObject* exchange = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
 };
 const Names& names() {
   static const Names made;
@@ -103,9 +126,10 @@ bool is_dense(const DlTensor& tensor) {
 }
 
 /// Releases it under Python's lock, from whichever thread drops the last handle.
+template <typename Managed>
 class DlOwner final : public DeviceOwner {
  public:
-  explicit DlOwner(DlManagedTensor* managed) : managed_(managed) {}
+  explicit DlOwner(Managed* managed) : managed_(managed) {}
   ~DlOwner() override {
     if (managed_->deleter == nullptr) return;
     const nb::gil_scoped_acquire gil;
@@ -113,8 +137,43 @@ class DlOwner final : public DeviceOwner {
   }
 
  private:
-  DlManagedTensor* const managed_;
+  Managed* const managed_;
 };
+
+/// What the class of this tensor offers; null: nothing that is known here.
+const DlExchange* exchange_of(nb::handle value) {
+  constexpr std::uint32_t kMajor = 1;
+  // Tensors are mostly of one class. It is kept alive, so that no other one has its address.
+  static PyObject* last = nullptr;
+  static const DlExchange* of_last = nullptr;
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  if (type == last) return of_last;
+  const DlExchange* found = nullptr;
+  PyObject* const offered = PyObject_GetAttr(type, names().exchange);
+  if (offered != nullptr) {
+    found = static_cast<const DlExchange*>(PyCapsule_GetPointer(offered, "dlpack_exchange_api"));
+    while (found != nullptr && found->version.major != kMajor) found = found->earlier;
+    Py_DECREF(offered);
+  }
+  PyErr_Clear();
+  PyObject* const before = std::exchange(last, nb::borrow(type).release().ptr());
+  Py_XDECREF(before);
+  return of_last = found;
+}
+
+/// What its class gives without Python, where nobody has to wait: on the CPU, or if its owner works on this stream.
+/// Null: __dlpack__ is to be asked, and says what is wrong.
+DlVersionedTensor* given_at_once(nb::handle value, DlPlace place, StreamHandle stream) {
+  const DlExchange* const exchange = exchange_of(value);
+  if (exchange == nullptr) return nullptr;
+  void* current = nullptr;
+  DlVersionedTensor* result = nullptr;
+  const bool works = !place.is_on_cuda() || (exchange->current_stream(place.type, place.number, &current) == 0 &&
+                                             current == to_stream(stream));
+  if (!works || exchange->give(value.ptr(), &result) != 0) result = nullptr;
+  PyErr_Clear();
+  return result;
+}
 
 std::string said(nb::python_error& error) {
   return fmt::format("{}: {}", nb::cast<std::string>(error.type().attr("__name__")),
@@ -193,21 +252,32 @@ bool DlPlace::is_on_cpu() const { return type == kCpu || type == kCudaHost; }
 bool DlPlace::is_on_cuda() const { return type == kCuda || type == kCudaManaged; }
 
 DlPlace place_of(nb::handle value) {
+  if (const DlExchange* exchange = exchange_of(value); exchange != nullptr && exchange->look != nullptr) {
+    DlTensor tensor{};
+    if (exchange->look(value.ptr(), &tensor) == 0) return {tensor.device.type, tensor.device.number};
+    PyErr_Clear();
+  }
   PyObject* const said = PyObject_CallMethodObjArgs(value.ptr(), names().device, nullptr);
   if (said == nullptr) throw nb::python_error();
   const nb::object device = nb::steal(said);
   return {nb::cast<int>(nb::int_(device[0])), nb::cast<int>(nb::int_(device[1]))};
 }
 
-DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, const ValueName& what) {
+DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, const ValueName& what, bool is_read) {
   const bool on_cuda = place.is_on_cuda();
   if (!on_cuda && !place.is_on_cpu())
     refuse(what, fmt::format("expected a tensor on the CPU or on a CUDA device, got one on DLPack's device type {}",
                              place.type));
-  DlManagedTensor* const managed = exported(value, on_cuda, stream, what);
   DeviceTensor result;
-  result.owner = std::make_shared<DlOwner>(managed);
-  const DlTensor& tensor = managed->tensor;
+  DlTensor tensor{};
+  if (DlVersionedTensor* quick = is_read ? given_at_once(value, place, stream) : nullptr) {
+    result.owner = std::make_shared<DlOwner<DlVersionedTensor>>(quick);
+    tensor = quick->tensor;
+  } else {
+    DlManagedTensor* const managed = exported(value, on_cuda, stream, what);
+    result.owner = std::make_shared<DlOwner<DlManagedTensor>>(managed);
+    tensor = managed->tensor;
+  }
   result.type = type_of(tensor.type, what);
   result.shape.assign(tensor.shape, tensor.shape + tensor.rank);
   if (on_cuda) result.cuda = place.number;

@@ -29,8 +29,10 @@ DlPlace place_of(nanobind::handle value);
 
 /// The elements of a tensor of DLPack, where they are. On a CUDA device, its owner makes the stream wait for what they
 /// still take. `place`: where it is. Throws Error(kInvalidArgument) for a type or device that tensors do
-/// not have, for elements that are not row-major without gaps, and where its owner refuses.
-DeviceTensor from_dlpack(nanobind::handle value, DlPlace place, StreamHandle stream, const ValueName& what);
+/// not have, for elements that are not row-major without gaps, and where its owner refuses. `is_read`: it is, and not
+/// written; then its class may give it without Python (DLPack 1.3, DLPackExchangeAPI).
+DeviceTensor from_dlpack(nanobind::handle value, DlPlace place, StreamHandle stream, const ValueName& what,
+                         bool is_read);
 
 /// A capsule "dltensor" that keeps the tensor. Throws nanobind::buffer_error for types that DLPack has not.
 nanobind::object to_dlpack(const DeviceTensor& tensor);

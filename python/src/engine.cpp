@@ -48,7 +48,7 @@ std::vector<Tensor> run_with(const OnnxEngine& engine, const std::vector<Tensor>
 /// An array, or a tensor of DLPack on the CPU. REQUIRES: not on a device.
 Tensor input_of(nb::handle value, const ValueName& what) {
   if (!is_dlpack(value)) return to_tensor(value, what);
-  return to_cpu_tensor(from_dlpack(value, place_of(value), 0, what));
+  return to_cpu_tensor(from_dlpack(value, place_of(value), 0, what, true));
 }
 
 /// `given`: constants by name, as well as the inputs.
