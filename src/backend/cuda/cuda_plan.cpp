@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <tuple>
 
 #include "backend/cuda/weight_budget.h"
-#include "core/messages.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -15,7 +13,6 @@ namespace {
 
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
-constexpr double kLong = 0.5;            // Seconds that somebody may wonder about.
 
 /// The candidate whose `run` takes the least time, and its microseconds; null when there are none.
 template <typename Candidate, typename Run>
@@ -62,32 +59,19 @@ class ReplayTarget final : public LoweringTarget {
 CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                    const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* wanted, Ends ends)
     : Plan(std::move(spec), std::move(schedule)), weights_(weights) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds = [](Clock::time_point from) {
-    return std::chrono::duration<double>(Clock::now() - from).count();
-  };
   Runtime& runtime = Runtime::get();
   const std::lock_guard lock(runtime.device().mutex());
   runtime.device().enter();
-  const Clock::time_point begin = Clock::now();
   identity_ = runtime.identity();
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   ReplayTarget target(runtime, replay);
   WeightBudget budget(target, weights_.device_limit());
   made_ = lower(*spec_, schedule_, weights, subgraphs, budget, ends);
   budget.check();
-  const double lowered = seconds(begin);
   compile_kernels(!replay.asks());
-  const double compiled = seconds(begin);
   place();
   const auto callers = ends == Ends::kDevice ? stand_in() : nullptr;
   choose_algorithms(replay);
-  if (const double chosen = seconds(begin); chosen > kLong)
-    log_verbose(
-        "[build] a plan for the GPU took {:.2f} s: lowering, with the plans of cuDNN, {:.2f} s, compiling kernels "
-        "{:.2f} s, "
-        "timing algorithms {:.2f} s",
-        chosen, lowered, compiled - lowered, chosen - compiled);
   find_ranges();
   place_results();
 }
