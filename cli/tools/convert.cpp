@@ -254,14 +254,11 @@ class ConvertTool : public Tool {
     if (!made.error) return 0;
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
-      // What float32 does not compute either, no search mends.
-      const bool golden = error.problem.find("the golden output itself") != std::string::npos;
       log_error(
           "[convert] The check says nothing: {}. The model is written; try other inputs (--load-inputs, "
-          "--input-shapes){}",
-          error.problem.empty() ? "outputs are not finite" : error.problem,
-          golden ? ", or look for the first layer that gives NaN or infinity in float32"
-                 : ", or `precision search`, which repairs what leaves the range");
+          "--input-shapes), or, where float32 itself is finite, `precision search`, which repairs what leaves the "
+          "range",
+          error.problem.empty() ? "outputs are not finite" : error.problem);
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;

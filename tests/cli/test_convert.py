@@ -81,8 +81,7 @@ def test_outputs_that_are_no_numbers_check_nothing(run, models, tmp_path):
     outcome = run("convert", models / "minilm.onnx", "--fp16", "-o", "t.onnx")
     assert outcome.code == 4 and "The check says nothing: output 'last_hidden_state'" in outcome.out, outcome
     # No search mends what float32 does not compute either.
-    golden = "the golden output itself" in outcome.out
-    assert golden != ("`precision search`" in outcome.out.split("The check says nothing")[1]), outcome
+    assert "where float32 itself is finite, `precision search`" in outcome.out, outcome
     empty = helper.make_model(helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
