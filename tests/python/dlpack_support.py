@@ -16,7 +16,7 @@ TYPES = {
 }  # fmt: skip
 
 
-class _Tensor(ctypes.Structure):
+class Tensor(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
         ("rank", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
@@ -30,9 +30,9 @@ class _Managed(ctypes.Structure):
 
 
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_Managed._fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 class Other:
@@ -59,7 +59,7 @@ class Other:
         code, bits = TYPES[self.type_name]
         pointer = ctypes.POINTER(ctypes.c_int64)
         managed = _Managed(
-            _Tensor(
+            Tensor(
                 self.array.ctypes.data, *self.device, rank, code, bits, 1, ctypes.cast(shape, pointer),
                 ctypes.cast(strides, pointer) if strides is not None else pointer(), 0,
             ),
@@ -68,7 +68,7 @@ class Other:
         )  # fmt: skip
         self.held += 1
         self._kept.append((managed, shape, strides))
-        return _new_capsule(ctypes.addressof(managed), b"dltensor", None)
+        return new_capsule(ctypes.addressof(managed), b"dltensor", None)
 
     def _released(self) -> None:
         self.held -= 1

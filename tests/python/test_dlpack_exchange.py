@@ -11,20 +11,12 @@ from onnx import helper
 
 import networks
 import ulpscope
+from dlpack_support import Tensor, new_capsule
 
 GIVE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
 LOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
 STREAM = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 DELETE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
-        ("rank", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_uint64),
-    ]  # fmt: skip
 
 
 class Managed(ctypes.Structure):
@@ -96,9 +88,7 @@ def offering(major: int = 1, earlier: Exchange | None = None, code: int = 0) -> 
         major, 3, None if earlier is None else ctypes.addressof(earlier), None, give, None, look, stream
     )
     name = b"dlpack_exchange_api"
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    capsule = new(ctypes.addressof(exchange), name, None)
+    capsule = new_capsule(ctypes.addressof(exchange), name, None)
     kept = (exchange, earlier, name)
     return type("One", (Offering,), {"__dlpack_c_exchange_api__": capsule, "kept": kept, "code": code})
 
