@@ -78,9 +78,6 @@ void CpuPlan::place_slots() {
             spec_->network->name, to_size_string(arena_bytes_), to_size_string(machine_memory())));
 }
 
-/// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
-/// 220 MB more). Of every stretch of steps, the values that are alive where the fewest bytes are; of fewer stretches
-/// where a store is small, since what gives way is what the next run would begin with.
 void CpuPlan::place_results() {
   offsets_of_results_.assign(made_.slots.size(), 0);
   std::size_t count = 0, bytes = 0;
@@ -94,6 +91,9 @@ void CpuPlan::place_results() {
   if (count >= kManyResults) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : 1);
 }
 
+/// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
+/// 220 MB more). Of every stretch of steps, the values that are alive where the fewest bytes are; of fewer stretches
+/// where a store is small, since what gives way is what the next run would begin with.
 void CpuPlan::choose_kept_values() {
   constexpr std::size_t kStretches = 32;
   const std::size_t steps = made_.steps.size();
@@ -180,10 +180,6 @@ void run_timed(const Kernel& kernel, std::span<const Tensor* const> inputs, std:
   for (const Tensor* tensor : inputs) time.bytes += tensor != nullptr ? static_cast<double>(tensor->bytes()) : 0;
   for (const Tensor* tensor : outputs) time.bytes += tensor != nullptr ? static_cast<double>(tensor->bytes()) : 0;
 }
-
-}  // namespace
-
-namespace {
 
 /// Copies for a store. Those of one run share blocks with huge pages: clearing pages of 4 KiB takes longer than copying
 /// into them. What a store drops goes back to the system with its neighbors, so blocks are small.

@@ -40,7 +40,8 @@ std::optional<AttentionForm> one_pass_form(const AttentionSpec& spec, std::int64
 /// Warp groups of sm_90, where rows are whole words: as many queries, or parts of the keys, for each of two or three
 /// groups as are done first on so many processors. Microseconds are those of an H100 and an H200.
 std::optional<AttentionForm> group_form(const AttentionSpec& spec, int processors) {
-  constexpr std::int64_t kMostShared = 227 << 10, kTile = 128, kMostStages = 4;
+  constexpr std::int64_t kMostShared = 227 << 10, kTile = 128;
+  constexpr int kMostStages = 4;
   if (std::max(spec.depth, spec.value_depth) > 128 || spec.queries < 64 ||
       !whole(spec.q, spec.depth, spec.alignment[0]) || !whole(spec.k, spec.depth, spec.alignment[1]) ||
       !whole(spec.v, spec.value_depth, spec.alignment[2]))
@@ -57,9 +58,8 @@ std::optional<AttentionForm> group_form(const AttentionSpec& spec, int processor
     const double time = static_cast<double>(divided_up(items, processors)) *
                         (static_cast<double>(divided_up(divided_up(spec.keys, kTile), parts)) * per_tile + per_item);
     if (best && time >= least) continue;
-    const std::int64_t room = kMostShared - 1024 - 2 * form.rows() * dq - 8 * form.parts * form.rows(),
-                       stage = form.stage_bytes();
-    form.stages = static_cast<int>(std::min(kMostStages, room / stage));
+    form.stages = kMostStages;
+    while (form.shared() > kMostShared) --form.stages;
     best = form;
     least = time;
   }

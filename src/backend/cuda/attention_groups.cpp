@@ -408,18 +408,6 @@ SCORE
 }
 )";
 
-/// `registers` operands of an instruction from %first on, with commas.
-std::string operands_from(int first, int registers) {
-  std::string list;
-  for (int i = 0; i < registers; ++i) list += fmt::format("{}%{}", i == 0 ? "" : ", ", first + i);
-  return list;
-}
-std::string sums_of(const char* name, int registers) {
-  std::string list;
-  for (int i = 0; i < registers; ++i) list += fmt::format("{}\"+f\"({}[{}])", i == 0 ? "" : ", ", name, i);
-  return list;
-}
-
 /// What the text of warp groups leaves open besides.
 std::string group_definitions(const AttentionSpec& spec, const AttentionForm& form) {
   std::string text;
@@ -465,23 +453,16 @@ std::vector<BoxedMatrix> boxed_operands(const AttentionSpec& spec, const Attenti
 }
 
 std::string group_attention(const AttentionSpec& spec, const AttentionForm& form) {
-  const DataType type = spec.type;
-  const int scores = static_cast<int>(form.tile / 2), results = static_cast<int>(form.dv / 2);
-  std::string text = group_definitions(spec, form) + warp_group_functions();
-  text += fmt::format(
-      "DEVICE void multiply_scores(float (&d)[{0}], u64 a, u64 b, int add) {{\n"
-      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{1}, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{5}, %{6}, add, 1, 1, 0, 0;\\n}}\"\n"
-      "    : {7} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-      scores, scores + 2, form.tile, type_code(type), operands_from(0, scores), scores, scores + 1,
-      sums_of("d", scores));
+  const std::int64_t results = form.dv / 2;
+  std::string text =
+      group_definitions(spec, form) + warp_group_functions() + multiply_code("multiply_scores", spec.type, form.tile);
   text += fmt::format(
       "DEVICE void multiply_values(float (&d)[{0}], const u32 (&a)[4], u64 b) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}}, {{{4}}}, %{5}, add, 1, 1, 1;\\n}}\"\n"
       "    : {6} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}}\n",
-      results, form.dv, type_code(type), operands_from(0, results), operands_from(results, 4), results + 4,
-      sums_of("d", results));
+      results, form.dv, type_code(spec.type), operands_from(0, results), operands_from(results, 4), results + 4,
+      sums_of_d(results));
   return text + kGroups;
 }
 

@@ -153,22 +153,6 @@ EPILOGUE
 }
 )";
 
-/// d += a b for 64 rows, on all threads of a warp group.
-std::string multiply_code(DataType type, int columns) {
-  const int registers = columns / 2;
-  std::string list, operands;
-  for (int i = 0; i < registers; ++i) {
-    list += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
-  }
-  return fmt::format(
-      "DEVICE void multiply(float (&d)[{0}], u64 a, u64 b, int add) {{\n"
-      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{1}, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{5}, %{6}, add, 1, 1, 0, 0;\\n}}\"\n"
-      "    : {7} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-      registers, registers + 2, columns, type_code(type), list, registers, registers + 1, operands);
-}
-
 /// Columns that a warp stages at a time; floats from row to row of these.
 int part_of(const ProductTile& tile) { return std::gcd(tile.columns, 64); }
 int pitch_of(const ProductTile& tile) { return part_of(tile) + 8; }
@@ -300,7 +284,7 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   define("PART", part_of(tile));
   define("PITCH", pitch_of(tile));
   text += warp_group_functions();
-  text += kProductFunctions + multiply_code(p.operands, tile.columns);
+  text += kProductFunctions + multiply_code("multiply", p.operands, tile.columns);
   text += fmt::format(
       "extern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__(384, 1) kernel(\n"
       "    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b",

@@ -1,5 +1,9 @@
 #include "backend/cuda/warp_groups.h"
 
+#include <fmt/format.h>
+
+#include "backend/cuda/element_source.h"
+
 namespace ulpscope::cuda {
 
 const char* warp_group_functions() {
@@ -50,6 +54,29 @@ DEVICE u64 turned_box_at(u32 address, u32 step) {
   return (u64)((address & 0x3ffff) >> 4) | (u64)(step >> 4) << 16 | (u64)64 << 32 | (u64)1 << 62;
 }
 )";
+}
+
+std::string operands_from(std::int64_t first, std::int64_t count) {
+  std::string list;
+  for (std::int64_t i = 0; i < count; ++i) list += fmt::format("{}%{}", i == 0 ? "" : ", ", first + i);
+  return list;
+}
+
+std::string sums_of_d(std::int64_t count) {
+  std::string list;
+  for (std::int64_t i = 0; i < count; ++i) list += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  return list;
+}
+
+std::string multiply_code(std::string_view name, DataType type, std::int64_t columns) {
+  const std::int64_t registers = columns / 2;
+  return fmt::format(
+      "DEVICE void {0}(float (&d)[{1}], u64 a, u64 b, int add) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{2}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{3}k16.f32.{4}.{4} {{{5}}}, %{6}, %{7}, add, 1, 1, 0, 0;\\n}}\"\n"
+      "    : {8} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
+      name, registers, registers + 2, columns, type_code(type), operands_from(0, registers), registers, registers + 1,
+      sums_of_d(registers));
 }
 
 }  // namespace ulpscope::cuda
