@@ -161,13 +161,16 @@ SCORE
           c[n * 4 + e] = score(c[n * 4 + e], rows[e >> 1], j);
       }
   };
-  // Of the scores their exponentials; what all before has to be multiplied by, and whether it has to.
-  float factors[2];
-  auto exponentials = [&](int t) -> bool {
+  auto take_scores = [&](int t) {
     if (KEYS % TILE != 0 && t + 1 == TILES)
       scores_of_tile(t, Flag<true>());
     else
       scores_of_tile(t, Flag<false>());
+  };
+  // Of the scores their exponentials; what all before has to be multiplied by, and whether it has to.
+  float factors[2];
+  auto exponentials = [&](int t) -> bool {
+    take_scores(t);
     bool grows = false;
     float by[2];
 #pragma unroll
@@ -199,10 +202,7 @@ SCORE
   // Of the scores the probabilities, when the largest ones and the sums are known.
   float inverse[2];
   auto weights = [&](int t) {
-    if (KEYS % TILE != 0 && t + 1 == TILES)
-      scores_of_tile(t, Flag<true>());
-    else
-      scores_of_tile(t, Flag<false>());
+    take_scores(t);
 #pragma unroll
     for (int n = 0; n < TILE / 2; ++n)
       c[n] = power(c[n], largest[n >> 1 & 1] * LOG2E) * inverse[n >> 1 & 1];
