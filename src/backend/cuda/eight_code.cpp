@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/cuda/element_source.h"
 #include "formats/rounding.h"
 
 namespace ulpscope::cuda {
 namespace {
 
-constexpr int kEight = 8, kWordBytes = 16;
+constexpr int kEight = 8, kMostWord = 16;
 
 bool is_plain(DataType type, Rounding rounding) {
   if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) return false;
@@ -29,20 +31,20 @@ VectorizedProgramSource::VectorizedProgramSource(const Program& program, std::ve
   each_[along_] = fmt::format("({} + e)", index_[along_]);
 }
 
-/// Eight elements are one or two aligned words.
-bool VectorizedProgramSource::is_vector(const std::vector<std::int64_t>& strides, int alignment) const {
-  if (strides[along_] != 1 || alignment % kWordBytes != 0) return false;
+int VectorizedProgramSource::word_of(DataType type) {
+  return std::min(kMostWord, kEight * static_cast<int>(size_of(type)));
+}
+
+/// Eight elements are aligned words.
+bool VectorizedProgramSource::is_vector(DataType type, const std::vector<std::int64_t>& strides, int alignment) const {
+  if (strides[along_] != 1 || alignment % word_of(type) != 0) return false;
   for (std::size_t i = 0; i < strides.size(); ++i)
     if (i != along_ && strides[i] % kEight != 0) return false;
   return true;
 }
 
 bool VectorizedProgramSource::loads_eight(const ProgramInput& input) const {
-  return is_plain(input.type, input.rounding) && is_vector(input.strides, input.alignment);
-}
-
-bool VectorizedProgramSource::stores_eight(const ProgramOutput& output) const {
-  return !output.quantization && is_plain(output.type, output.rounding) && is_vector(output.strides, output.alignment);
+  return is_plain(input.type, input.rounding) && is_vector(input.type, input.strides, input.alignment);
 }
 
 bool VectorizedProgramSource::moves_along_only(const ProgramInput& input) const {
@@ -84,11 +86,14 @@ std::string VectorizedProgramSource::code(const std::string& given) const {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const ProgramOutput& output = outputs_[i];
     const std::string pointer = fmt::format("out{}", i);
-    if (stores_eight(output))
-      text += fmt::format("store<{}, 8, 16>({} + ({}) * {}, r{});\n", type_code(output.type), pointer,
-                          sum_of_strides(output.strides, index_), size_of(output.type), output.source);
-    else
+    if (is_vector(output.type, output.strides, output.alignment)) {
+      const std::string stored = stored_code(output, name(output.source));
+      text += fmt::format("float s{0}[8];\n{1}s{0}[e] = {2};\n", i, kEach, stored);
+      text += fmt::format("store<{}, 8, {}>({} + ({}) * {}, s{});\n", type_code(output.type), word_of(output.type),
+                          pointer, sum_of_strides(output.strides, index_), size_of(output.type), i);
+    } else {
       text += kEach + store_code(output, pointer, sum_of_strides(output.strides, each_), name(output.source)) + "\n";
+    }
   }
   return text;
 }

@@ -25,9 +25,10 @@ class VectorizedProgramSource {
   std::string code(const std::string& given) const;
 
  private:
-  bool is_vector(const std::vector<std::int64_t>& strides, int alignment) const;
+  /// Bytes of the words in which eight elements are loaded and stored.
+  static int word_of(DataType type);
+  bool is_vector(DataType type, const std::vector<std::int64_t>& strides, int alignment) const;
   bool loads_eight(const ProgramInput& input) const;
-  bool stores_eight(const ProgramOutput& output) const;
   bool moves_along_only(const ProgramInput& input) const;
   std::string load_eight(std::size_t load) const;
 

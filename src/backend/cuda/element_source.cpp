@@ -92,12 +92,10 @@ std::string stored_code(const ProgramOutput& output, const std::string& value) {
     return exact && same ? value : rounded_code(output.rounding, value);
   }
   const Quantization& q = *output.quantization;
-  if (!q.is_integer()) {
-    const std::string element = fmt::format("{} / {}", rounded_code(output.rounding, value), literal(q.scale));
-    return output.type == DataType::kFloat8E4M3 ? element : fmt::format("round_e4m3({})", element);
-  }
-  return fmt::format("quantize({}, {}, {})", rounded_code(output.rounding, value), literal(q.scale),
-                     q.is_unsigned() ? "0.0f, 255.0f" : "-128.0f, 127.0f");
+  const std::string element = quotient_code(rounded_code(output.rounding, value), q.scale);
+  if (q.is_integer())
+    return fmt::format("to_integer({}, {})", element, q.is_unsigned() ? "0.0f, 255.0f" : "-128.0f, 127.0f");
+  return output.type == DataType::kFloat8E4M3 ? element : fmt::format("round_e4m3({})", element);
 }
 
 std::string store_code(const ProgramOutput& output, const std::string& pointer, const std::string& offset,

@@ -27,6 +27,9 @@ std::string sum_of_strides(std::span<const std::int64_t> strides, std::span<cons
 /// Throws Error(kUnsupported) for saturation, and for formats but fp16, bf16 and tf32.
 std::string rounded_code(Rounding rounding, const std::string& value, DataType type = DataType::kFloat32);
 
+/// `value` / divisor, correctly rounded but for results below 2^-100, which may be an ulp off.
+std::string quotient_code(const std::string& value, float divisor);
+
 /// What is left of `value` when it is stored: rounded, or an integer.
 std::string stored_code(const ProgramOutput& output, const std::string& value);
 

@@ -25,7 +25,7 @@ constexpr InstructionRow kInstructions[] = {
 #define ULPSCOPE_UNARY(instruction, name, reference, vector, cuda) {Instruction::instruction, name, cuda},
 #include "graph/instructions.def"
     {Instruction::kFakeQuantize, "fake_quantize",
-     "(q != 0.0f ? quantize(a, p, 0.0f, 255.0f) : quantize(a, p, -128.0f, 127.0f)) * p"},
+     "(q != 0.0f ? to_integer(a / p, 0.0f, 255.0f) : to_integer(a / p, -128.0f, 127.0f)) * p"},
 #define ULPSCOPE_BINARY(instruction, name, reference, vector, cuda) {Instruction::instruction, name, cuda},
 #include "graph/instructions.def"
 };
@@ -97,19 +97,6 @@ bool rounds_correctly(float divisor, const Reciprocal& reciprocal) {
   return true;
 }
 
-/// A division by a constant without the branches of a division, which keep a processor from working on several at once.
-/// None for others than the everyday ones.
-std::optional<std::string> division_code(float divisor, const std::string& a) {
-  const float positive = std::fabs(divisor);
-  if (!(positive >= 0x1p-20f && positive <= 0x1p20f)) return std::nullopt;
-  int exponent = 0;
-  if (std::frexp(positive, &exponent) == 0.5f) return fmt::format("{} * {}", a, literal(1.0f / divisor));
-  const char* const sign = divisor < 0 ? "-" : "";
-  if (const Reciprocal r = reciprocal_of(positive); rounds_correctly(positive, r))
-    return fmt::format("multiplied({}{}, {}, {})", sign, a, literal(r.high), literal(r.low));
-  return fmt::format("divided({}{}, {}, {})", sign, a, literal(positive), literal(1.0f / positive));
-}
-
 /// c + erf(x) for |c| >= 1, where half of erf's instructions do.
 std::optional<std::string> sum_with_erf_code(const Program& program, const Program::Value& sum,
                                              const std::function<std::string(Register)>& name) {
@@ -125,6 +112,18 @@ std::optional<std::string> sum_with_erf_code(const Program& program, const Progr
 
 }  // namespace
 
+/// Without the branches of a division, which keep a processor from working on several at once, by everyday divisors.
+std::string quotient_code(const std::string& value, float divisor) {
+  const float positive = std::fabs(divisor);
+  if (!(positive >= 0x1p-20f && positive <= 0x1p20f)) return fmt::format("{} / {}", value, literal(divisor));
+  int exponent = 0;
+  if (std::frexp(positive, &exponent) == 0.5f) return fmt::format("{} * {}", value, literal(1.0f / divisor));
+  const char* const sign = divisor < 0 ? "-" : "";
+  if (const Reciprocal r = reciprocal_of(positive); rounds_correctly(positive, r))
+    return fmt::format("multiplied({}{}, {}, {})", sign, value, literal(r.high), literal(r.low));
+  return fmt::format("divided({}{}, {}, {})", sign, value, literal(positive), literal(1.0f / positive));
+}
+
 std::string instruction_code(const Program& program, Register result,
                              const std::function<std::string(Register)>& name) {
   const Program::Value& value = program.values[result];
@@ -133,7 +132,7 @@ std::string instruction_code(const Program& program, Register result,
   };
   const std::string a = operand(value.a);
   if (value.instruction == Instruction::kDiv && program.values[value.b].kind == Program::Kind::kConstant)
-    if (auto code = division_code(program.values[value.b].constant, a)) return *std::move(code);
+    return quotient_code(a, program.values[value.b].constant);
   if (auto code = sum_with_erf_code(program, value, operand)) return *std::move(code);
   for (const InstructionRow& row : kInstructions) {
     if (row.instruction != value.instruction) continue;

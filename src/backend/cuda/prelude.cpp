@@ -104,8 +104,7 @@ DEVICE u32 pair_e4m3(float x, float x1) {
 DEVICE u32 pair_e4m3(float x, float x1) { return code_e4m3(x) | code_e4m3(x1) << 8; }
 #endif
 // To an integer from low to high, ties to even; NaN is 0.
-DEVICE float quantize(float x, float scale, float low, float high) {
-  x = x / scale;
+DEVICE float to_integer(float x, float low, float high) {
   x = x == x ? x : 0.0f;
   x = x < low ? low : x;
   x = x > high ? high : x;
@@ -214,6 +213,17 @@ template <int V> struct Packed<e4m3, V> {
     }
   }
 };
+// Integers of less than 2^22: the sum has their lowest bits in its own.
+template <int V> struct PackedBytes {
+  template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = 0;
+#pragma unroll
+    for (int e = 0; e < V; ++e) w[e / 4] |= (__float_as_uint(x[e] + 12582912.0f) & 0xffu) << e % 4 * 8;
+  }
+};
+template <int V> struct Packed<i8, V> : PackedBytes<V> {};
+template <int V> struct Packed<u8, V> : PackedBytes<V> {};
 template <class T, int V, int W> DEVICE void store(u8* p, const float (&x)[V]) {
   u32 w[(V * sizeof(T) + 3) / 4];
   Packed<T, V>::pack(x, w);
