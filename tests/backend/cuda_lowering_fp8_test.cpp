@@ -44,8 +44,11 @@ class Fp8Cases {
     for (const Tensor& input : net.inputs()) shapes.push_back(input.shape());
     FakeDevice device(rules);
     int count = 0;
-    for (const Step& step : lowered(network, shapes, options, device).steps)
-      if (const auto* product = std::get_if<ProductStep>(&step.work)) count += product->spec.operands == type;
+    for (const Step& step : lowered(network, shapes, options, device).steps) {
+      const auto* both = std::get_if<ProductProgramStep>(&step.work);
+      const auto* product = both != nullptr ? &both->product : std::get_if<ProductStep>(&step.work);
+      count += product != nullptr && product->spec.operands == type ? 1 : 0;
+    }
     return count;
   }
 
@@ -69,6 +72,15 @@ TEST(CudaLoweringFp8, Products) {
                          {A("transA", turned ? 1 : 0), A("transB", turned ? 1 : 0), A("alpha", turned ? 0.5 : 1.0)});
     n.output(n.add("Sigmoid", {n.add("Add", {y, n.input("r", {6, 32})})}));
     cases.check({{"x", 0.017f}}, 1);
+  }
+  {
+    // One product for the first two; the third one is scaled.
+    Net& n = cases.net("projections");
+    const auto x = n.input("x", {8, 48});
+    n.output(n.add("Add", {n.add("MatMul", {x, n.weight({48, 32})}), n.weight({32})}));
+    n.output(n.add("MatMul", {x, n.weight({48, 16})}));
+    n.output(n.add("Gemm", {x, n.weight({48, 16}), n.weight({16})}, {A("alpha", 0.5)}));
+    cases.check({{"x", 0.03f}}, 2);
   }
   {
     Net& n = cases.net("attention");

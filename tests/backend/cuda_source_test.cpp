@@ -1,6 +1,8 @@
 // Generated CUDA goes through NVRTC, for three architectures. No GPU is needed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <initializer_list>
 #include <optional>
@@ -104,35 +106,48 @@ TEST(CudaSource, FusedProductsCompile) {
   const auto any = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
+  constexpr std::array kTypes{DataType::kFloat16, DataType::kBFloat16, DataType::kFloat8E4M3, DataType::kInt8};
   std::set<std::string> seen;
-  for (int i = 0; i < 400 && seen.size() < 16; ++i) {
+  for (int i = 0; i < 800 && seen.size() < 40; ++i) {
     FusedProductSpec spec;
-    const std::int64_t outer = any(1, 8), inner = any(16, 600), n = 8 * any(1, 400), k = 8 * any(8, 400);
-    const bool turned = any(0, 1) == 1, half = any(0, 1) == 1;
-    spec.product = {.m = outer * inner, .n = n, .k = k, .operands = half ? DataType::kFloat16 : DataType::kBFloat16};
+    const std::int64_t outer = any(1, 8), inner = any(16, 600), n = 8 * any(1, 400), k = 16 * any(8, 200);
+    const bool turned = any(0, 1) == 1;
+    spec.product = {.m = outer * inner, .n = n, .k = k, .operands = kTypes[static_cast<std::size_t>(any(0, 3))]};
+    spec.product.fast = any(0, 1) == 1;
+    const bool bytes = size_of(spec.product.operands) == 1;
+    const DataType wide = bytes ? DataType::kFloat16 : spec.product.operands;
     spec.product.a = {k, 1, 0};
     spec.product.b = {1, k, 0};
     spec.row_strides = turned ? std::vector<std::int64_t>{1, outer} : std::vector<std::int64_t>{inner, 1};
     spec.program.domain = {outer, inner, n};
     const std::vector<std::int64_t> dense{inner * n, n, 1};
-    spec.program.inputs = {{.strides = {spec.row_strides[0] * n, spec.row_strides[1] * n, 1}},
-                           {spec.product.operands, {0, 0, 1}},
+    spec.program.inputs = {{.type = spec.product.operands == DataType::kInt8 ? DataType::kInt32 : DataType::kFloat32,
+                            .strides = {spec.row_strides[0] * n, spec.row_strides[1] * n, 1}},
+                           {wide, {0, 0, 1}},
                            {DataType::kFloat16, any(0, 1) == 1 ? dense : std::vector<std::int64_t>{n, 0, 0}}};
     Program& p = spec.program.program;
     const Register sum = p.apply(I::kAdd, p.load(0), p.load(1));
     const Register result = p.apply(I::kMul, p.apply(I::kGelu, sum), p.load(2));
-    spec.program.outputs = {{result, spec.product.operands, dense}, {sum, DataType::kFloat32, dense}};
+    spec.program.outputs = {{result, wide, dense}, {sum, DataType::kFloat32, dense}};
+    if (bytes) {
+      spec.program.outputs[0].type = spec.product.operands;
+      spec.program.outputs[0].quantization = {
+          0.125F, spec.product.operands == DataType::kInt8 ? Format::kInt8 : Format::kFloat8E4M3};
+    }
     if (!has_fused_source(spec)) continue;
     for (const ProductTile& tile : product_tiles(spec, static_cast<int>(any(1, 140)))) {
       ASSERT_TRUE(tile_of(tile.text()).has_value()) << tile.text();
-      if (!seen.insert(tile.text()).second) continue;
+      const bool fp8 = spec.product.operands == DataType::kFloat8E4M3;
+      const std::string kind =
+          fmt::format("{} {}{}", tile.text(), name_of(spec.product.operands), fp8 && spec.product.fast ? " fast" : "");
+      if (!seen.insert(kind).second) continue;
       const FusedProductKernel kernel = fused_product_source(spec, tile, 132);
       EXPECT_LE(kernel.source.shared, 227u << 10) << tile.text();
       EXPECT_EQ(kernel.source.grid[0] % static_cast<unsigned>(tile.cluster), 0u) << tile.text();
-      EXPECT_GT(compile(kernel.source.source, "sm_90a").size(), 0u) << tile.text() << ", seed " << seed;
+      EXPECT_GT(compile(kernel.source.source, "sm_90a").size(), 0u) << kind << ", seed " << seed;
     }
   }
-  EXPECT_GT(seen.size(), 8u) << "seed " << seed;
+  EXPECT_GT(seen.size(), 16u) << "seed " << seed;
 }
 
 TEST(CudaSource, LargeProgramsCompile) {

@@ -1,6 +1,6 @@
 // Products of matrices with the program behind them, as one kernel, on a GPU of sm_90, against their definition in
-// float64: every tile, for random sizes, orders of rows and programs, and for products of known networks. Not a test:
-// it needs a GPU.
+// float64, those of fp8 and int8 against the CPU's sums, every bit of them: every tile, for random sizes, orders of
+// rows and programs, and for products of known networks. Not a test: it needs a GPU.
 //   product_check [specs=30] [seed]
 // One line per spec with the time of cuBLASLt into float32 and a kernel for the program, below it one per tile. Exit
 // code 1 when one is wrong.
@@ -17,6 +17,7 @@
 #include "backend/cuda/product_source.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda_elements.h"
+#include "formats/accumulator.h"
 #include "ulpscope/error.h"
 
 using namespace ulpscope;
@@ -30,14 +31,17 @@ constexpr const char* kNames[] = {"bias", "bias and erf", "bias and residual, tw
 
 struct Case {
   std::int64_t outer = 1, inner = 128, n = 256, k = 64;  ///< Rows are outer x inner.
-  DataType type = DataType::kFloat16;
+  DataType type = DataType::kFloat16;                    ///< Of operands; of fp8 and int8, float16 is stored.
+  bool fast = false;
   Behind behind = Behind::kBias;
   bool turned = false;   ///< The rows of `a` lie with the outer dimension inside.
   std::int64_t gap = 0;  ///< Elements between the rows of results.
   std::int64_t rows() const { return outer * inner; }
+  bool bytes() const { return size_of(type) == 1; }
+  DataType wide() const { return bytes() ? DataType::kFloat16 : type; }
   std::string text() const {
-    return fmt::format("{}x{} by {}x{} {}{}, {}{}", rows(), k, k, n, name_of(type), turned ? " turned" : "",
-                       kNames[static_cast<int>(behind)], gap != 0 ? ", with gaps" : "");
+    return fmt::format("{}x{} by {}x{} {}{}{}, {}{}", rows(), k, k, n, name_of(type), fast ? " fast" : "",
+                       turned ? " turned" : "", kNames[static_cast<int>(behind)], gap != 0 ? ", with gaps" : "");
   }
 };
 
@@ -64,10 +68,14 @@ class Problem {
  public:
   Problem(const Case& what, std::mt19937& random)
       : case_(what),
-        a_(what.type, what.rows() * what.k, 2, random),
-        b_(what.type, what.n * what.k, 0.1F, random),
-        bias_(what.type, what.n, 1, random),
-        residual_(what.type, what.rows() * what.n, 2, random),
+        a_(what.type, what.rows() * what.k, what.type == DataType::kInt8 ? 100 : 2, random),
+        b_(what.type, what.n * what.k,
+           what.type == DataType::kInt8 ? 100
+           : what.bytes()               ? 2
+                                        : 0.1F,
+           random),
+        bias_(what.wide(), what.n, 1, random),
+        residual_(what.wide(), what.rows() * what.n, 2, random),
         pitch_(what.n + what.gap),
         out_(what.rows() * pitch_ * 4),
         second_(what.rows() * what.n * 4),
@@ -100,11 +108,12 @@ class Problem {
 
  private:
   bool twice() const { return case_.behind == Behind::kBiasAndResidual; }
-  DataType stored() const { return case_.behind == Behind::kScaledRelu ? DataType::kFloat32 : case_.type; }
+  DataType stored() const { return case_.behind == Behind::kScaledRelu ? DataType::kFloat32 : case_.wide(); }
 
   void describe() {
     const std::int64_t n = case_.n, k = case_.k;
     spec_.product = {.m = case_.rows(), .n = n, .k = k, .operands = case_.type};
+    spec_.product.fast = case_.fast;
     spec_.product.a = {k, 1, 0};
     spec_.product.b = {1, k, 0};
     spec_.product.d = {n, 1, 0};
@@ -116,10 +125,10 @@ class Problem {
     Program& program = spec_.program.program;
     const std::vector<std::int64_t> by_row{spec_.row_strides[0] * n, spec_.row_strides[1] * n, 1};
     const std::vector<std::int64_t> dense{case_.inner * n, n, 1}, with_gaps{case_.inner * pitch_, pitch_, 1};
-    inputs.push_back({DataType::kFloat32, by_row});
+    inputs.push_back({case_.type == DataType::kInt8 ? DataType::kInt32 : DataType::kFloat32, by_row});
     Register x = program.load(0);
     const auto bias = [&] {
-      inputs.push_back({case_.type, {0, 0, 1}});
+      inputs.push_back({case_.wide(), {0, 0, 1}});
       pointers_.push_back(bias_.address());
       x = program.apply(Instruction::kAdd, x, program.load(static_cast<int>(inputs.size()) - 1));
     };
@@ -137,7 +146,7 @@ class Problem {
       }
       case Behind::kBiasAndResidual:
         bias();
-        inputs.push_back({case_.type, dense});
+        inputs.push_back({case_.wide(), dense});
         pointers_.push_back(residual_.address());
         x = program.apply(Instruction::kAdd, x, program.load(2));
         break;
@@ -158,7 +167,7 @@ class Problem {
   double time_apart() {
     Runtime& runtime = Runtime::get();
     MatrixProductSpec product = spec_.product;
-    product.result = DataType::kFloat32;
+    product.result = case_.type == DataType::kInt8 ? DataType::kInt32 : DataType::kFloat32;
     const KernelSource program = program_source(spec_.program);
     const cuda::Function function = runtime.device().function(NamedSource(program));
     std::vector<Address> pointers{sums_.address()};
@@ -222,13 +231,27 @@ class Problem {
                          const std::vector<unsigned char>& second, std::int64_t size, std::string& wrong) const {
     const std::int64_t place = row / case_.inner * spec_.row_strides[0] + row % case_.inner * spec_.row_strides[1];
     std::int64_t off = 0;
+    std::vector<float> of_a, of_b;
     for (std::int64_t c = 0; c < case_.n; ++c) {
       double sum = 0, magnitude = 0;
-      for (std::int64_t k = 0; k < case_.k; ++k) {
-        const double product = a_[place * case_.k + k] * b_[c * case_.k + k];
-        sum += product;
-        magnitude += std::fabs(product);
+      if (case_.type == DataType::kFloat8E4M3) {
+        of_a.clear(), of_b.clear();
+        for (std::int64_t k = 0; k < case_.k; ++k) {
+          of_a.push_back(static_cast<float>(a_[place * case_.k + k]));
+          of_b.push_back(static_cast<float>(b_[c * case_.k + k]));
+        }
+        const auto accumulator = accumulator_of(case_.fast ? Accumulation::kHopperFast : Accumulation::kHopper,
+                                                Format::kFloat8E4M3, Format::kFloat8E4M3);
+        sum = sum_of_products(*accumulator, of_a.data(), of_b.data(), case_.k);
+      } else {
+        for (std::int64_t k = 0; k < case_.k; ++k) {
+          const double product = a_[place * case_.k + k] * b_[c * case_.k + k];
+          sum += product;
+          magnitude += case_.bytes() ? 0 : std::fabs(product);
+        }
+        if (case_.bytes()) sum = static_cast<float>(sum);
       }
+      if (case_.bytes()) magnitude = std::fabs(sum) / 8;
       const double bias = bias_[c];
       double want = sum;
       switch (case_.behind) {
@@ -283,9 +306,11 @@ Case random_case(std::mt19937& random) {
   c.outer = any(1, 9);
   c.inner = static_cast<std::int64_t>(rows) / c.outer + 8;
   c.n = 8 * any(1, any(0, 1) != 0 ? 30 : 260);
-  c.k = 8 * any(8, 200);
-  c.type = any(0, 2) == 0 ? DataType::kBFloat16 : DataType::kFloat16;
-  c.behind = static_cast<Behind>(any(0, 4));
+  c.k = 16 * any(8, 100);
+  constexpr std::array kTypes{DataType::kFloat16, DataType::kBFloat16, DataType::kFloat8E4M3, DataType::kInt8};
+  c.type = kTypes[static_cast<std::size_t>(any(0, 3))];
+  c.fast = c.type == DataType::kFloat8E4M3 && any(0, 1) == 1;
+  c.behind = c.type == DataType::kInt8 ? Behind::kScaledRelu : static_cast<Behind>(any(0, 4));
   c.turned = any(0, 2) == 0;
   c.gap = any(0, 2) == 0 ? 8 * any(1, 4) : 0;
   return c;
@@ -312,9 +337,14 @@ int main(int argc, char** argv) try {
                                            {8, 197, 3072, 768},
                                            {32, 197, 3072, 768},
                                            {1, 1500, 2048, 512}}) {
-    Case c{outer, inner, n, k};
-    c.behind = Behind::kBiasAndErf;
-    wrong += Problem(c, random).check() ? 0 : 1;
+    for (const auto& [type, fast] : {std::pair(DataType::kFloat16, false), std::pair(DataType::kFloat8E4M3, false),
+                                     std::pair(DataType::kFloat8E4M3, true), std::pair(DataType::kInt8, false)}) {
+      Case c{outer, inner, n, k};
+      c.type = type, c.fast = fast;
+      // Sums of int8 overflow what is stored but behind a scale.
+      c.behind = type == DataType::kInt8 ? Behind::kScaledRelu : Behind::kBiasAndErf;
+      wrong += Problem(c, random).check() ? 0 : 1;
+    }
   }
   for (int i = 0; i < count; ++i) wrong += Problem(random_case(random), random).check() ? 0 : 1;
   fmt::print("{} wrong\n", wrong);

@@ -158,15 +158,19 @@ void Device::launch(const KernelSource& source, Function function, std::span<con
 TensorMap Device::boxes(const BoxedMatrix& matrix, Address address) const {
   TensorMap map{};
   const auto count = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-  std::vector<std::uint64_t> sizes{count(matrix.columns), count(matrix.rows)}, strides{count(matrix.row_stride) * 2};
-  std::vector<std::uint32_t> box{64, static_cast<std::uint32_t>(matrix.box_rows)};
+  const std::uint64_t bytes = size_of(matrix.type);
+  std::vector<std::uint64_t> sizes{count(matrix.columns), count(matrix.rows)},
+      strides{count(matrix.row_stride) * bytes};
+  std::vector<std::uint32_t> box{static_cast<std::uint32_t>(128 / bytes), static_cast<std::uint32_t>(matrix.box_rows)};
   for (const auto& [many, stride] : matrix.many) {
     sizes.push_back(count(many));
-    strides.push_back(count(stride) * 2);
+    strides.push_back(count(stride) * bytes);
     box.push_back(1);
   }
   const std::vector<std::uint32_t> steps(sizes.size(), 1);
-  const BoxElement element = matrix.type == DataType::kFloat16 ? BoxElement::kFloat16 : BoxElement::kBFloat16;
+  const BoxElement element = bytes == 1                          ? BoxElement::kByte
+                             : matrix.type == DataType::kFloat16 ? BoxElement::kFloat16
+                                                                 : BoxElement::kBFloat16;
   check(driver().encode_boxes(&map, element, static_cast<std::uint32_t>(sizes.size()), reinterpret_cast<void*>(address),
                               sizes.data(), strides.data(), box.data(), steps.data(), kWordsInOrder, kSwizzle128,
                               kPromote256, kZerosOutside),

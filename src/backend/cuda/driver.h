@@ -46,7 +46,7 @@ struct alignas(128) TensorMap {
 };
 
 /// CUtensorMapDataType.
-enum class BoxElement : int { kFloat16 = 6, kBFloat16 = 9 };
+enum class BoxElement : int { kByte = 0, kFloat16 = 6, kBFloat16 = 9 };
 
 inline constexpr int kWordsInOrder = 0;  ///< CU_TENSOR_MAP_INTERLEAVE_NONE
 inline constexpr int kSwizzle128 = 3;    ///< CU_TENSOR_MAP_SWIZZLE_128B

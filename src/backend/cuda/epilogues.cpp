@@ -9,7 +9,7 @@ namespace ulpscope::cuda {
 
 /// How far bias, residual and relu, in this order, are the beginning of the epilogue.
 ProductFold Epilogues::fold_of(const ProductKernel& kernel, std::int64_t n, DataType type,
-                               const Operand& addend_of_form, const std::vector<std::int64_t>& order) {
+                               const Operand& addend_of_form, const std::vector<std::int64_t>& order) const {
   const ProgramKernel& epilogue = kernel.epilogue;
   ProductFold fold;
   // What a product of elements adds is not rounded when it is read.
@@ -52,7 +52,7 @@ ProductFold Epilogues::fold_of(const ProductKernel& kernel, std::int64_t n, Data
 
 /// A tensor that lies as the results will, in their type.
 bool Epilogues::is_residual(const Operand& operand, const Shape& domain, DataType type,
-                            const std::vector<std::int64_t>& order) {
+                            const std::vector<std::int64_t>& order) const {
   if (order.empty()) return false;
   if (spec_.is_constant(operand.tensor) || operand.is_encoded() || shape(operand.tensor) != domain) return false;
   const View view = memory_.device_view(operand);

@@ -11,15 +11,15 @@
 
 namespace ulpscope::cuda {
 
-/// A matrix of 16-bit floats that a kernel of sm_90 reads in boxes of `box_rows` by 64 columns, with words swapped
-/// within 128 bytes and zeros outside of the matrix.
+/// A matrix of 16-bit floats, fp8 or int8 that a kernel of sm_90 reads in boxes of `box_rows` by 128 bytes, with words
+/// swapped within these and zeros outside of the matrix.
 struct BoxedMatrix {
-  /// Of many matrices: how many there are, and from one to the next in elements, a multiple of 8.
+  /// Of many matrices: how many there are, and from one to the next in elements, a multiple of 16 bytes.
   struct Many {
     std::int64_t count = 1, stride = 0;
   };
   DataType type = DataType::kFloat16;
-  std::int64_t rows = 0, columns = 0, row_stride = 0;  ///< The stride in elements, a multiple of 8.
+  std::int64_t rows = 0, columns = 0, row_stride = 0;  ///< The stride in elements, a multiple of 16 bytes.
   int box_rows = 0;
   std::vector<Many> many;  ///< The inner ones first; boxes have two, then one more coordinate for each.
   int argument = 0;        ///< Where its address is among the arguments, if the kernel has that, too.

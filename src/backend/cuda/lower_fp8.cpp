@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "backend/cuda/products.h"
 #include "ulpscope/log.h"
@@ -113,6 +114,7 @@ bool Products::lower_fp8(const ProductKernel& kernel, const ops::MatrixForm& for
   const auto s = element_shape(form, shape(a.tensor), shape(b.tensor));
   const bool by_fp8 = spec.operands == DataType::kFloat8E4M3;
   tell_how_fp8_adds_up(kernel, layer(kernel.layer), by_fp8, target_.is_hopper());
+  if (by_fp8 && constant && lower_elements_with_others(kernel, spec)) return true;
 
   ProductResults results;
   results.channel = kernel.epilogue.domain.size() - 1;
@@ -135,11 +137,15 @@ bool Products::lower_fp8(const ProductKernel& kernel, const ops::MatrixForm& for
   results.alpha = form.alpha;
   results.beta = form.beta;
   results.addend = addend_of(kernel, form);
-  if (!by_fp8 || !fold_fp8(kernel, step, results))
-    results.view = steps_.new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
+  const Shape& domain = kernel.epilogue.domain;
+  if (!by_fp8 || !fold_fp8(kernel, step, results)) {
+    results.view = steps_.new_view(spec.result, domain, ops::strides_of(domain));
+    // The same numbers as cuBLASLt's factor, from a program that may be one kernel with the product.
+    if (step.factor != 1 && target_.has_fused_products())
+      results.scale = Tensor::of<float>({1}, {std::exchange(step.factor, 1.0f)});
+  }
   step.d = pointer(results.view);
-  steps_.add(std::move(step));
-  epilogues_.lower(kernel, results);
+  add_with_epilogue(std::move(step), kernel, results, {domain, ops::strides_of(domain)});
   return true;
 }
 

@@ -62,6 +62,7 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   const bool by_library =
       k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned() && !unsigned_b && target_.has_product(spec);
 
+  if (by_library && constant && lower_elements_with_others(kernel, spec)) return true;
   ProductResults results;
   results.channel = kernel.epilogue.domain.size() - 1;
   const MatrixWeights weights =
@@ -75,43 +76,44 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   results.alpha = form.alpha;
   results.beta = form.beta;
   results.addend = addend_of(kernel, form);
+  const Shape& domain = kernel.epilogue.domain;
   if (by_library) {
-    results.view = steps_.new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
+    const FineStrides order{domain, ops::strides_of(domain)};
+    results.view = steps_.new_view(spec.result, domain, order.strides);
     ProductStep step{.spec = spec};
     step.a = pointer(a_view), step.b = pointer(b_view), step.d = pointer(results.view);
-    steps_.add(std::move(step));
-  } else {
-    results.view = integer_sums(a_view, b_view, m, n, k, batches);
-    results.view.strides =
-        s->batch.empty() ? ops::strides_of(kernel.epilogue.domain) : matrix_strides(s->batch, n, batches * n, 1);
+    add_with_epilogue(std::move(step), kernel, results, order);
+    return true;
   }
+  results.view = integer_sums(a_view, b_view, m, n, k, batches);
+  results.view.strides = s->batch.empty() ? ops::strides_of(domain) : matrix_strides(s->batch, n, batches * n, 1);
   epilogues_.lower(kernel, results);
   return true;
 }
 
-/// Both want k innermost, whatever the layout of the operands is: quantizing writes them so. The generated kernel takes
-/// the rows of all batches side by side.
+/// With k innermost, whatever the layout of the operand is: quantizing writes it so. The generated kernel takes the
+/// rows of all batches side by side.
+View Products::read_first(const ProductKernel& kernel, const ops::MatrixForm& form, const ElementShape& s,
+                          DataType type, bool by_library) {
+  const Operand& a = kernel.operands[0];
+  const Shape& a_shape = shape(a.tensor);
+  if (s.batch.empty()) {
+    const std::vector<std::int64_t> dense = ops::strides_of(a_shape);
+    return matrices_.read_elements(a, type, a_shape, form.transpose_a ? std::vector<std::int64_t>{1, s.k} : dense);
+  }
+  Shape domain = s.batch;
+  domain.insert(domain.end(), {s.m, s.k});
+  return matrices_.read_elements(
+      a, type, domain, matrix_strides(s.batch, by_library ? s.m * s.k : s.k, by_library ? s.k : s.batches() * s.k, 1));
+}
+
+/// Both with k innermost.
 Products::ElementViews Products::read_both(const ProductKernel& kernel, const ops::MatrixForm& form,
                                            const ElementShape& s, const MatrixWeights& weights,
                                            std::pair<DataType, DataType> types, bool by_library) {
-  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
-  const Shape &a_shape = shape(a.tensor), &b_shape = shape(b.tensor);
-  const auto turned = [](std::vector<std::int64_t> strides) {
-    std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
-    return strides;
-  };
-  ElementViews views;
-  if (s.batch.empty()) {
-    const Shape transposed{s.m, s.k};
-    views.a = matrices_.read_elements(
-        a, types.first, a_shape, form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
-  } else {
-    Shape domain = s.batch;
-    domain.insert(domain.end(), {s.m, s.k});
-    views.a = matrices_.read_elements(
-        a, types.first, domain,
-        matrix_strides(s.batch, by_library ? s.m * s.k : s.k, by_library ? s.k : s.batches() * s.k, 1));
-  }
+  const Operand& b = kernel.operands[1];
+  const Shape& b_shape = shape(b.tensor);
+  ElementViews views{read_first(kernel, form, s, types.first, by_library), {}};
   if (spec_.is_constant(b.tensor)) {
     views.b = steps_.constant_memory(weights.key, types.second, weights.values);
     return views;

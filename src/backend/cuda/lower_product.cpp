@@ -115,11 +115,16 @@ bool Products::lower_matrices(const ProductKernel& kernel) {
   if (results.view.buffer < 0) results.view = steps_.new_view(spec.result, domain, order.strides);
   steps_.extend(results.view, columns - matrices->n);
   step.d = pointer(results.view);
-  if (auto program = epilogues_.program_of(kernel, results))
-    add_with_program(std::move(step), std::move(*program), order);
-  else
-    steps_.add(std::move(step));
+  add_with_epilogue(std::move(step), kernel, results, order);
   return true;
+}
+
+void Products::add_with_epilogue(ProductStep product, const ProductKernel& kernel, const ProductResults& results,
+                                 const FineStrides& order) {
+  if (auto program = epilogues_.program_of(kernel, results))
+    add_with_program(std::move(product), std::move(*program), order);
+  else
+    steps_.add(std::move(product));
 }
 
 void Products::add_with_program(ProductStep product, ProgramAssembly program, const FineStrides& order) {

@@ -2,6 +2,7 @@
 // neighbors, with nothing behind them but a bias, are one product with more columns: the first one computes the others,
 // too.
 #include <algorithm>
+#include <numeric>
 
 #include "backend/cuda/products.h"
 
@@ -166,6 +167,100 @@ bool Products::lower_with_others(const ProductKernel& first) {
     part.strides = order.strides;
     begin += member.matrices.n;
     memory_.place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), order.dims);
+    lowered_.insert(member.kernel);
+  }
+  return true;
+}
+
+std::optional<Products::ElementMember> Products::element_member(const ProductKernel& kernel, const ProductKernel& first,
+                                                                std::int64_t k) const {
+  const auto form = ops::matrix_form(layer(kernel.layer));
+  if (!form || !kernel.elements || lowered_.contains(&kernel)) return {};
+  if (form->transpose_a || form->alpha != 1.0f || form->beta != 1.0f) return {};
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  if (a != first.operands[0] || kernel.accumulator != first.accumulator || !spec_.is_constant(b.tensor)) return {};
+  if (b.encoding->format != first.operands[1].encoding->format || b.encoding->granularity == Granularity::kBlock)
+    return {};
+  const auto s = element_shape(*form, shape(a.tensor), shape(b.tensor));
+  if (!s || !s->batch.empty() || s->k != k || s->n % 8 != 0 || num_elements(shape(b.tensor)) != k * s->n) return {};
+  // A bias, and what is left is stored, in a type that all share.
+  const ProductFold fold = epilogues_.fold_of(kernel, s->n, DataType::kFloat32, addend_of(kernel, *form), {});
+  const auto& outputs = kernel.epilogue.outputs;
+  if (fold.relu || fold.residual.tensor != kNone || outputs.size() != 1 || outputs[0].source != fold.done) return {};
+  const Store &store = outputs[0].store, &of_first = first.epilogue.outputs[0].store;
+  if (store.exact || store.tensor == kNone || store.rounding != of_first.rounding) return {};
+  if (!wanted_elements(*this, store).forms.empty()) return {};
+  const MatrixShape matrices{.n = s->n, .k = k, .transpose_b = form->transpose_b};
+  ElementMember member{&kernel, {}, s->n, {}};
+  member.weights =
+      kernel.sums_bytes() ? matrices_.integer_weights(kernel, matrices) : matrices_.element_weights(kernel, matrices);
+  if (fold.bias.tensor != kNone) member.bias = constants_.get(fold.bias);
+  return member;
+}
+
+/// The same for products of elements. Matrices have scales of their own: a factor per column.
+bool Products::lower_elements_with_others(const ProductKernel& first, MatrixProductSpec spec) {
+  if (!target_.has_fused_products() || spec.batch != 1 || first.epilogue.outputs.size() != 1) return false;
+  std::vector<ElementMember> members;
+  for (const KernelDescription* reader : uses_[first.operands[0].tensor].readers) {
+    const auto* product = std::get_if<ProductKernel>(reader);
+    if (product == nullptr || (members.empty() && product != &first)) continue;
+    if (auto member = element_member(*product, first, spec.k)) members.push_back(std::move(*member));
+  }
+  if (members.size() < 2) return false;
+  // Of fp8, scales per channel come before that of the activation, and a single one is multiplied with it.
+  const bool bytes = first.sums_bytes(), channels = members[0].weights.scale.size() > 1;
+  const float own = first.operands[0].scale;
+  ProductResults results;
+  results.channel = first.epilogue.domain.size() - 1;
+  results.second = channels && !bytes ? own : 1;
+  std::string key = "elements";
+  std::vector<Tensor> scales, biases;
+  std::vector<ConstantSource> parts;
+  std::vector<std::int64_t> widths;
+  for (const ElementMember& member : members) {
+    if ((member.weights.scale.size() > 1) != channels) return false;
+    Tensor scale(DataType::kFloat32, {member.n});
+    const auto* of = member.weights.scale.data<float>();
+    for (std::int64_t i = 0; i < member.n; ++i) scale.data<float>()[i] = channels ? of[i] : bytes ? of[0] : own * of[0];
+    scales.push_back(std::move(scale));
+    biases.push_back(member.bias);
+    parts.push_back(member.weights.values);
+    widths.push_back(member.n);
+    key += "|" + member.weights.key;
+  }
+  spec.n = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  spec.d.row_stride = spec.n;
+  if (!target_.has_product(spec)) return false;
+  results.scale = joined(scales);
+  if (std::ranges::any_of(biases, [](const Tensor& bias) { return static_cast<bool>(bias); }))
+    results.bias = joined_biases(biases, widths);
+  const auto form = ops::matrix_form(layer(first.layer));
+  const auto s = element_shape(*form, shape(first.operands[0].tensor), shape(first.operands[1].tensor));
+  ProductStep step{.spec = spec};
+  step.a = pointer(read_first(first, *form, *s, spec.operands, true));
+  step.b = pointer(steps_.constant_memory(key, spec.operands, [parts] {
+    std::vector<Tensor> made;
+    for (const ConstantSource& part : parts) made.push_back(part());
+    return joined(made);
+  }));
+  Shape domain = first.epilogue.domain;
+  domain.back() = spec.n;
+  const FineStrides order{domain, ops::strides_of(domain)};
+  results.view = steps_.new_view(spec.result, domain, order.strides);
+  step.d = pointer(results.view);
+  const Rounding rounding = first.epilogue.outputs[0].store.rounding;
+  const View whole = steps_.new_view(type_of(rounding), domain, order.strides);
+  ProgramAssembly assembly(domain, 0);
+  const Register raw = assembly.input(results.view, order.strides, Rounding::kNone);
+  assembly.output(epilogues_.append_scaling(results, assembly, raw), whole, order.strides, rounding);
+  add_with_program(std::move(step), std::move(assembly), order);
+  std::int64_t begin = 0;
+  for (const ElementMember& member : members) {
+    View part = whole;
+    part.offset = begin;
+    begin += member.n;
+    memory_.place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), member.kernel->epilogue.domain);
     lowered_.insert(member.kernel);
   }
   return true;

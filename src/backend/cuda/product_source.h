@@ -12,10 +12,10 @@
 
 namespace ulpscope::cuda {
 
-/// program(a b), sums in float32: they are load 0 of the program, which has no row instructions.
+/// program(a b), sums as MatrixProductSpec has them: they are load 0 of the program, which has no row instructions.
 struct FusedProductSpec {
-  /// float16 or bfloat16, one matrix each, k innermost in both. What it says of results and of d does not matter; n may
-  /// count columns that nobody wants.
+  /// float16, bfloat16, fp8 or int8, one matrix each, k innermost in both. What it says of results and of d does not
+  /// matter; n may count columns that nobody wants.
   MatrixProductSpec product;
   ProgramSpec program;                    ///< Its domain: dimensions that make up the rows, then the columns.
   std::vector<std::int64_t> row_strides;  ///< Per dimension but the last: what a step along it adds to the row of `a`.

@@ -91,7 +91,9 @@ class Epilogues : KernelLowering {
 
   /// `order`: the strides that the results will have; empty: none over the domain.
   ProductFold fold_of(const ProductKernel& kernel, std::int64_t n, DataType type, const Operand& addend_of_form,
-                      const std::vector<std::int64_t>& order);
+                      const std::vector<std::int64_t>& order) const;
+  /// What the sums in the register `value` stand for: with scales, bias and addend.
+  Register append_scaling(const ProductResults& results, ProgramAssembly& assembly, Register value);
   /// Runs what is left of the epilogue on the results.
   void lower(const ProductKernel& kernel, const ProductResults& results);
   /// The program that is left of it; nothing where the results are all there is.
@@ -101,8 +103,8 @@ class Epilogues : KernelLowering {
                 const std::vector<std::int64_t>& order, ProgramAssembly& assembly);
 
  private:
-  bool is_residual(const Operand& operand, const Shape& domain, DataType type, const std::vector<std::int64_t>& order);
-  Register append_scaling(const ProductResults& results, ProgramAssembly& assembly, Register value);
+  bool is_residual(const Operand& operand, const Shape& domain, DataType type,
+                   const std::vector<std::int64_t>& order) const;
 
   Programs& programs_;
 };
@@ -145,6 +147,9 @@ class Products : KernelLowering {
                    MatrixProductSpec& spec);
   void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, ProductResults& results,
                      const FineStrides& order);
+  /// The product and what is left of its epilogue, whose stores lie in this order.
+  void add_with_epilogue(ProductStep product, const ProductKernel& kernel, const ProductResults& results,
+                         const FineStrides& order);
   /// Both in one step, where one kernel may do for them.
   void add_with_program(ProductStep product, ProgramAssembly program, const FineStrides& order);
 
@@ -156,6 +161,8 @@ class Products : KernelLowering {
   };
   ElementViews read_both(const ProductKernel& kernel, const ops::MatrixForm& form, const ElementShape& shape,
                          const MatrixWeights& weights, std::pair<DataType, DataType> types, bool by_library);
+  View read_first(const ProductKernel& kernel, const ops::MatrixForm& form, const ElementShape& shape, DataType type,
+                  bool by_library);
   View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
 
   // lower_fp8.cpp
@@ -192,6 +199,17 @@ class Products : KernelLowering {
   };
   std::optional<Member> member_of(const Columns& columns, const ProductKernel& first);
   bool lower_with_others(const ProductKernel& first);
+  /// A product of elements by a constant matrix, with no more behind it than a bias.
+  struct ElementMember {
+    const ProductKernel* kernel;
+    MatrixWeights weights;
+    std::int64_t n;
+    Tensor bias;
+  };
+  std::optional<ElementMember> element_member(const ProductKernel& kernel, const ProductKernel& first,
+                                              std::int64_t k) const;
+  /// `spec`: the product that would compute the first one alone.
+  bool lower_elements_with_others(const ProductKernel& first, MatrixProductSpec spec);
 
   Matrices& matrices_;
   Epilogues& epilogues_;

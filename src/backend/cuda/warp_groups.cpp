@@ -62,21 +62,32 @@ std::string operands_from(std::int64_t first, std::int64_t count) {
   return list;
 }
 
-std::string sums_of_d(std::int64_t count) {
+std::string sums_of_d(std::int64_t count, char kind) {
   std::string list;
-  for (std::int64_t i = 0; i < count; ++i) list += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  for (std::int64_t i = 0; i < count; ++i) list += fmt::format("{}\"+{}\"(d[{}])", i == 0 ? "" : ", ", kind, i);
   return list;
 }
 
 std::string multiply_code(std::string_view name, DataType type, std::int64_t columns) {
   const std::int64_t registers = columns / 2;
+  const bool integers = type == DataType::kInt8, bytes = size_of(type) == 1;
+  // Signs of both operands, and which of them are transposed, where the instruction asks for these.
+  const std::string_view options = integers ? "" : bytes ? ", 1, 1" : ", 1, 1, 0, 0";
   return fmt::format(
-      "DEVICE void {0}(float (&d)[{1}], u64 a, u64 b, int add) {{\n"
+      "DEVICE void {0}({9} (&d)[{1}], u64 a, u64 b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{2}, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n{3}k16.f32.{4}.{4} {{{5}}}, %{6}, %{7}, add, 1, 1, 0, 0;\\n}}\"\n"
+      "wgmma.mma_async.sync.aligned.m64n{3}k{10}.{11}.{4}.{4} {{{5}}}, %{6}, %{7}, add{12};\\n}}\"\n"
       "    : {8} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-      name, registers, registers + 2, columns, type_code(type), operands_from(0, registers), registers, registers + 1,
-      sums_of_d(registers));
+      name, registers, registers + 2, columns, integers ? "s8" : type_code(type), operands_from(0, registers),
+      registers, registers + 1, sums_of_d(registers, integers ? 'r' : 'f'), integers ? "int" : "float", bytes ? 32 : 16,
+      integers ? "s32" : "f32", options);
+}
+
+std::string await_code(std::string_view name, std::int64_t columns) {
+  return fmt::format(
+      "DEVICE void {}(float (&d)[{}]) {{\n  asm volatile(\"wgmma.wait_group.sync.aligned 0;\" : {} :: "
+      "\"memory\");\n}}\n",
+      name, columns / 2, sums_of_d(columns / 2));
 }
 
 }  // namespace ulpscope::cuda
