@@ -55,6 +55,7 @@ const std::vector<Way>& ways() {
                                       {{Precision::kINT8}, false, 1, 0},
                                       {{Precision::kFP16}, true, 3, 0},
                                       {{Precision::kINT8, Precision::kFP16}, false, 3, 1},
+                                      {{Precision::kFP8, Precision::kFP16}, false, 3, 0},
                                       {{Precision::kTF32}, false, 3, 2}};
   return kWays;
 }

@@ -28,9 +28,9 @@ struct ProbeTimes {
   std::vector<ProbeTime> times;
 };
 
-/// Measures the first `probes` networks in fp32, fp16 and int8, some in tf32 and in mixtures, on a backend whose device
-/// has a clock. `done` is called with all that is there after every network. Throws Error(kUnsupported) without a
-/// device.
+/// Measures the first `probes` networks in fp32, fp16 and int8, some in fp8, in tf32 and in mixtures, on a backend
+/// whose device has a clock. `done` is called with all that is there after every network. Throws Error(kUnsupported)
+/// without a device.
 ProbeTimes measure_probes(const std::string& backend, int probes, const std::string& program,
                           const MeasureProgress& progress, const std::function<void(const ProbeTimes&)>& done);
 

@@ -116,7 +116,7 @@ KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_thr
                         code.operand(code.weights_type(), "weights", "(long long)(c0 + channel) * TAPS + i % TAPS")),
                "CHANNEL_LOADS", code.eight().loads());
   made.source += replaced(window ? kWindow : kDirect, "LOAD", code.operands("v", "x", "(row + iw) * C + k"));
-  made.source += replaced(kEnd, "EPILOGUE", code.eight().code("sums[j][e]"));
+  made.source += replaced(kEnd, "EPILOGUE", code.eight().code("sums[j][e]") + code.eight().stores());
   const std::int64_t strips = rows * ((width + per_thread - 1) / per_thread), strips_per_block = threads / per_block;
   made.grid = {static_cast<unsigned>((strips + strips_per_block - 1) / strips_per_block),
                static_cast<unsigned>((vectors + per_block - 1) / per_block), 1};

@@ -66,6 +66,14 @@ std::string VectorizedProgramSource::loads() const {
   return text;
 }
 
+namespace {
+
+// One instruction after the other, each for all eight: what does not wait for each other stands side by side.
+constexpr const char* kEachOfEight = "#pragma unroll\nfor (int e = 0; e < 8; ++e) ";
+std::string register_code(Register r) { return fmt::format("r{}[e]", r); }
+
+}  // namespace
+
 std::string VectorizedProgramSource::code(const std::string& given) const {
   std::string text;
   std::vector<std::string> pointers{""}, values{given};
@@ -75,24 +83,27 @@ std::string VectorizedProgramSource::code(const std::string& given) const {
     pointers.push_back(vector ? "" : fmt::format("in{}", i));
     values.push_back(vector ? fmt::format("eight{}[e]", i) : "");
   }
-  // One instruction after the other, each for all eight: what does not wait for each other stands side by side.
-  constexpr const char* kEach = "#pragma unroll\nfor (int e = 0; e < 8; ++e) ";
-  const auto name = [](Register r) { return fmt::format("r{}[e]", r); };
   Register r = 0;
-  for (const std::string& value : element_expressions(program_, inputs_, pointers, values, each_, name)) {
-    text += fmt::format("float r{0}[8];\n{1}r{0}[e] = {2};\n", r, kEach, value);
+  for (const std::string& value : element_expressions(program_, inputs_, pointers, values, each_, register_code)) {
+    text += fmt::format("float r{0}[8];\n{1}r{0}[e] = {2};\n", r, kEachOfEight, value);
     ++r;
   }
+  return text;
+}
+
+std::string VectorizedProgramSource::stores() const {
+  std::string text;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const ProgramOutput& output = outputs_[i];
     const std::string pointer = fmt::format("out{}", i);
     if (is_vector(output.type, output.strides, output.alignment)) {
-      const std::string stored = stored_code(output, name(output.source));
-      text += fmt::format("float s{0}[8];\n{1}s{0}[e] = {2};\n", i, kEach, stored);
+      const std::string stored = stored_code(output, register_code(output.source));
+      text += fmt::format("float s{0}[8];\n{1}s{0}[e] = {2};\n", i, kEachOfEight, stored);
       text += fmt::format("store<{}, 8, {}>({} + ({}) * {}, s{});\n", type_code(output.type), word_of(output.type),
                           pointer, sum_of_strides(output.strides, index_), size_of(output.type), i);
     } else {
-      text += kEach + store_code(output, pointer, sum_of_strides(output.strides, each_), name(output.source)) + "\n";
+      text += kEachOfEight +
+              store_code(output, pointer, sum_of_strides(output.strides, each_), register_code(output.source)) + "\n";
     }
   }
   return text;

@@ -21,8 +21,10 @@ class VectorizedProgramSource {
 
   /// Statements that load what depends on `along` alone, to be put where its index is known first.
   std::string loads() const;
-  /// Statements that compute and store, behind loads(); `given` is the float expression of load 0 for the integer e.
+  /// Statements that compute, behind loads(); `given` is the float expression of load 0 for the integer e.
   std::string code(const std::string& given) const;
+  /// Statements that store what code() has computed.
+  std::string stores() const;
 
  private:
   /// Bytes of the words in which eight elements are loaded and stored.

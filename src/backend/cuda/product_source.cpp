@@ -120,14 +120,25 @@ MULTIPLY      const int first_row = (tile % ROW_TILES * CLUSTER + block) * ROWS 
         const int eighth = lane % EIGHTS, column = first_column + part % PARTS * PART + eighth * 8;
         if (column < N) {
 LOADS
-#pragma unroll 1
-          for (int r = lane / EIGHTS; r < 16; r += 32 / EIGHTS) {
-            const u32 row = first_row + part / PARTS * 64 + r;
-            if (row >= M) break;
-            const float* const from = own + r * PITCH + eighth * 8;
+          // What is read of all rows is asked for before any of it is waited for.
+          constexpr int APART = 32 / EIGHTS;
+          float all[16 / APART][8];
+#pragma unroll
+          for (int t = 0; t < 16 / APART; ++t) {
+            const float* const from = own + (lane / EIGHTS + t * APART) * PITCH + eighth * 8;
             const float4 low = *(const float4*)(from + (eighth & 4)), high = *(const float4*)(from + ((eighth & 4) ^ 4));
-            const float given[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-EPILOGUE
+            all[t][0] = low.x, all[t][1] = low.y, all[t][2] = low.z, all[t][3] = low.w;
+            all[t][4] = high.x, all[t][5] = high.y, all[t][6] = high.z, all[t][7] = high.w;
+          }
+#pragma unroll
+          for (int t = 0; t < 16 / APART; ++t) {
+            const u32 own_row = first_row + part / PARTS * 64 + lane / EIGHTS + t * APART;
+            const u32 row = own_row < M ? own_row : M - 1;
+            const float (&given)[8] = all[t];
+COMPUTE
+            if (own_row < M) {
+STORE
+            }
           }
         }
       }
@@ -350,8 +361,9 @@ FusedProductKernel fused_product_source(const FusedProductSpec& spec, const Prod
   for (std::size_t i = 0; i < program.outputs.size(); ++i) text += fmt::format(", u8* __restrict__ out{}", i);
   const std::string coordinates = coordinate_code(rows, "row", "x", 1, false);
   const std::string kernel = replaced(kProductKernel, "MULTIPLY", restarts(p) ? kRestarting : kContinuous);
-  text +=
-      ") {" + replaced(replaced(kernel, "LOADS\n", eight.loads()), "EPILOGUE\n", coordinates + eight.code("given[e]"));
+  text += ") {" + replaced(replaced(replaced(kernel, "LOADS\n", eight.loads()), "COMPUTE\n",
+                                    coordinates + eight.code("given[e]")),
+                           "STORE\n", eight.stores());
   FusedProductKernel made;
   const std::int64_t tiles =
       divided_up(p.m, tile.rows * tile.cluster) * divided_up(program.domain.back(), tile.columns);
