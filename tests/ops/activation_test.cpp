@@ -168,6 +168,8 @@ const AddRows rows({
     {"Shrink", "integers", 9, {{"lambd", 1.5F}}, {i32({5}, {-2, -1, 0, 1, 2})}, {i32({5}, {-2, 0, 0, 0, 2})}},
     {"Clip", "limits are attributes", 6, {{"min", -1.0F}, {"max", 1.0F}}, {special}, {f32({5}, {-1, 1, kNaN, -1, 1})}},
     {"Clip", "limits are inputs", 13, {}, {special, f32({}, {-1}), f32({}, {2})}, {f32({5}, {-1, 2, kNaN, -1, 2})}},
+    {"Clip", "a limit is NaN", 13, {}, {special, f32({}, {kNaN})}, {f32({5}, {kNaN, kNaN, kNaN, kNaN, kNaN})}},
+    {"Clip", "the other is NaN", 13, {}, {f32({2}, {0, 9}), Tensor(), f32({}, {kNaN})}, {f32({2}, {kNaN, kNaN})}},
     {"Clip", "no lower limit", 13, {}, {i8({3}, {-100, 5, 100}), Tensor(), i8({}, {7})}, {i8({3}, {-100, 5, 7})}},
     {"Clip", "limits crossed", 13, {}, {f32({2}, {0, 9}), f32({}, {2}), f32({}, {1})}, {f32({2}, {1, 1})}},
     {"Dropout", "inference", 13, {}, {f32({2}, {1, 2})}, {f32({2}, {1, 2}), b8({2}, {true, true})}},

@@ -124,9 +124,9 @@ void run_clip(KernelContext& ctx) {
     T* out = ctx.output(0).data<T>();
     parallel_for(ctx.input(0).size(), kElementsPerTask, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        // At a limit, the limit's sign of zero, as in the fused kernels.
-        const T raised = in[i] <= low ? low : in[i];
-        out[i] = raised >= high ? high : raised;
+        // At a limit, the limit's sign of zero; a limit that is NaN makes everything NaN. As in the fused kernels.
+        const T raised = in[i] > low || in[i] != in[i] ? in[i] : low;
+        out[i] = raised < high || raised != raised ? raised : high;
       }
     });
   });
