@@ -66,6 +66,15 @@ std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector
   return holds < count ? std::optional(curve[holds]) : std::nullopt;
 }
 
+/// Everything in the highest precision, if that passes, where the curve ends before it: to the prediction, what is
+/// raised beyond its end makes no difference, since nothing has a derivative behind a step (QuantizeLinear, ArgMax).
+std::optional<TradeOffPoint> beyond_curve(SearchState& search, TradeOff& trade_off,
+                                          const std::vector<TradeOffPoint>& curve) {
+  TradeOffPoint highest = trade_off.point(search.space().highest());
+  if (curve.back().levels == highest.levels || !point_passes(search, highest)) return std::nullopt;
+  return highest;
+}
+
 /// Single moves, as far as the prediction, corrected by what was measured, lets them.
 TradeOffPoint polish(SearchState& search, TradeOff& trade_off, const std::vector<TradeOffPoint>& curve,
                      TradeOffPoint point) {
@@ -136,6 +145,7 @@ bool try_curve(SearchState& search) {
   const std::vector<TradeOffPoint> curve = trade_off.curve();
   search.show(Stage::kSearching);
   std::optional<TradeOffPoint> found = search_curve(search, curve);
+  if (!found) found = beyond_curve(search, trade_off, curve);
   Verdict& verdict = search.verdict;
   if (!found) {
     if (space.raise_biases()) return false;
@@ -152,6 +162,12 @@ bool try_curve(SearchState& search) {
   while (!passes_held_out(search, *verdict.best)) {
     if (join_failing_sample(search)) return false;
     if (next == curve.end()) {
+      if (std::optional<TradeOffPoint> last = beyond_curve(search, trade_off, curve);
+          last && last->levels != *verdict.best) {
+        verdict.best = last->levels;
+        verdict.enough.reset();
+        continue;
+      }
       verdict.failure = Verdict::Failure::kFailsValidation;
       return true;
     }

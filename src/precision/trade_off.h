@@ -26,8 +26,8 @@ class TradeOff {
   /// `space` outlives it.
   TradeOff(SearchSpace& space, SquaredEffects effects);
 
-  /// The lower hull of time and error over all prices, from the fastest assignment to the one with everything in the
-  /// highest precision; each is slower than the one before and has a smaller error.
+  /// The lower hull of time and error over all prices, from the fastest assignment to one without an error: everything
+  /// in the highest precision, or a faster one. Each is slower than the one before and has a smaller error.
   std::vector<TradeOffPoint> curve();
   /// From there by single moves, each to a faster assignment whose squares are at most `most`: a layer, or a group that
   /// would be one kernel, takes another level. Looks at `evaluations` assignments at most.

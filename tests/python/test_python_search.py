@@ -399,3 +399,26 @@ def test_refused_bits(tmp_path):
         with pytest.raises(ulpscope.Error, match=message) as raised:
             ulpscope.search(str(tmp_path / "m.onnx"), samples, metric="kl", **words)
         assert raised.value.code == CODE.INVALID_ARGUMENT and "--bits" not in str(raised.value)
+
+
+@pytest.mark.parametrize("held_out", [0, 4])
+@pytest.mark.parametrize("objective", ["fastest", "smallest"])
+def test_layers_behind_which_nothing_has_a_derivative(objective, held_out):
+    """To the prediction nothing in front of a QuantizeLinear matters: still it is raised where the trial fails."""
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["h"], "conv"),
+        onnx.helper.make_node("QuantizeLinear", ["h", "s"], ["y"], "quantize"),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes, "g", [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1, 500])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, [1, 1, 500])],
+        [onnx.numpy_helper.from_array(np.full((1, 1, 1), 0.337356, np.float32), "w"),
+         onnx.numpy_helper.from_array(np.float32(0.029395), "s")])  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    random = np.random.default_rng(0)
+    samples = [{"x": np.abs(random.standard_normal((1, 1, 500)) * 4).astype(np.float32)} for _ in range(8)]
+    # Half of what everything in fp16 is off by.
+    answer = ulpscope.search(model, samples[:4], "fp16", threshold=9e-4, objective=objective,
+                             hold_out=samples[4 : 4 + held_out] or False)  # fmt: skip
+    assert answer.verdict == "found" and [layer.name for layer in answer.layers] == ["conv"]
+    assert answer.search.error == 0
