@@ -366,10 +366,10 @@ class Placer {
         if (node < 0 || layer.op->is_parameter(i)) continue;
         reads[i].type = types[node];
         if (!typing_.constant[id]) continue;
-        // A constant takes the steps of its reader: rounded to the type that is stored, then held in a wider one.
-        if (layer.op->precision == PrecisionRule::kMovement && reads[i].type == DataType::kFloat32)
-          for (TensorId output : present(layer.outputs))
-            if (is_lowerable(declared(output))) reads[i].first = rounding_of(assignment_.storage[output]);
+        // A constant takes the steps of its reader: rounded to the type that is stored, then held in another one.
+        if (const DataType stored = stored_by_movement(spec_, assignment_, l);
+            layer.op->precision == PrecisionRule::kMovement && reads[i].type != stored)
+          reads[i].first = rounding_of(stored);
         if (layer.op->precision == PrecisionRule::kCompute && reads[i].type == DataType::kFloat32)
           reads[i].first = rounding_of(assignment_.precision[l]);
         if (const LayerId producer = network_.tensor(id).producer;

@@ -176,3 +176,63 @@ def test_types_of_what_moves_values(base, layers, fusion):
     if layers.get("Where") == "float32" and base == "fp16":
         plain = ulpscope.Engine(model, precision=base, fusion=fusion).run(feed)
         assert bits(plain) != bits(expected)  # The constant was rounded there.
+
+
+def one_graph(nodes, feed, constants, opset=21):
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feed.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        inputs,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_a_constant_that_is_moved_in_one_narrow_type_and_read_in_another(fusion):
+    """Where stores it in bfloat16; the file has Where in float16, which holds more of it."""
+    feed = {"c": np.ones((1, 2, 3, 3), np.bool_), "x": np.full((1, 2, 3, 3), 0.3, np.float32)}
+    random = np.random.default_rng(1)
+    constants = {
+        "k": random.standard_normal((1, 2, 1, 1)).astype(np.float32),
+        "w": random.standard_normal((4, 2, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Asin", ["x"], ["a"], "Asin"),
+        helper.make_node("Where", ["c", "k", "a"], ["b"], "Where"),
+        helper.make_node("Conv", ["b", "w"], ["y"], "Conv"),
+    ]
+    model, layers = one_graph(nodes, feed, constants), {"Asin": "bfloat16"}
+    expected = bits(ulpscope.Engine(model, precision="fp16", layer_precisions=layers, fusion=fusion).run(feed))
+    typed, report = ulpscope.convert(
+        model, precision=["fp16", "bf16"], layer_precisions=layers, data=[feed], fusion=fusion
+    )
+    assert not report.kept_back and report.checked
+    assert bits(ulpscope.Engine(typed, fusion=fusion).run(feed)) == expected
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_the_words_of_a_file_name_what_it_moves_in_float32(precision):
+    """Elements that are combined with a constant which the type does not hold stay in float32."""
+    feed = {"x": np.array([0.777, 0.3, 0.2], np.float32)}
+    constants = {
+        "one": np.ones(1, np.float32),
+        "at": np.array([[0]], np.int64),
+        "by": np.array([2.7945297], np.float32),
+    }
+    nodes = [
+        helper.make_node("Add", ["x", "one"], ["a"], "Add"),
+        helper.make_node("ScatterND", ["a", "at", "by"], ["y"], "ScatterND", reduction="mul"),
+    ]
+    model = one_graph(nodes, feed, constants)
+    typed, report = ulpscope.convert(model, precision=precision, data=[feed])
+    assert [name for name, _, _ in report.kept_back] == ["ScatterND"]
+    words = dict(line.rsplit(":", 1) for line in report.layer_precisions.splitlines())
+    assert words == {"Add": "float16" if precision == "fp16" else "bfloat16", "ScatterND": "float32"}
+    expected = bits(ulpscope.Engine(typed).run(feed))
+    assert bits(ulpscope.Engine(model, precision=precision, layer_precisions=words).run(feed)) == expected
+    assert '"ScatterND": trt.float32' in report.postprocess_script
