@@ -27,12 +27,28 @@ bool is_as_in_file(const LayerPlace& place, const Assignment& assignment) {
   return narrow_type_in_file(*place.spec, place.inside) == storage_of(assignment.precision[place.id]);
 }
 
+/// Layers outside of bodies that move values and were asked to store them in a type, or stay in float32 for the file.
+std::vector<std::pair<std::string, std::string>> asked_movements(const Specialization& spec,
+                                                                 const Assignment& assignment) {
+  std::vector<std::pair<std::string, std::string>> layers;
+  if (assignment.asked.empty()) return layers;
+  for (const Layer& layer : spec.network->layers) {
+    if (layer.op->precision != PrecisionRule::kMovement) continue;
+    for (TensorId output : present(layer.outputs))
+      if (spec.type(output) == DataType::kFloat32 && assignment.asked[output] != DataType::kUndefined) {
+        layers.emplace_back(layer.name, name_of(assignment.asked[output]));
+        break;
+      }
+  }
+  return layers;
+}
+
 /// Layers outside of bodies that stay in float32 or were asked for in a type; others take the lowest one that is
 /// allowed.
 std::vector<std::pair<std::string, std::string>> constrained_layers(const Specialization& spec,
                                                                     const Assignment& assignment,
                                                                     const Requests& requested) {
-  std::vector<std::pair<std::string, std::string>> layers;
+  std::vector<std::pair<std::string, std::string>> layers = asked_movements(spec, assignment);
   for (const LayerPlace& place : all_layers(spec))
     if (place.holder == kNone && has_choice(place) && !is_as_in_file(place, assignment) &&
         (requested[place.id] || assignment.precision[place.id] == Precision::kFP32))
@@ -57,6 +73,7 @@ std::string layer_precisions_form(const Specialization& spec, const Assignment& 
   for (const LayerPlace& place : all_layers(spec))
     if (has_choice(place) && !is_as_in_file(place, assignment))
       text += fmt::format("{}:{}\n", place.layer().name, form_of(assignment.precision[place.id]).request());
+  for (const auto& [name, type] : asked_movements(spec, assignment)) text += fmt::format("{}:{}\n", name, type);
   return text;
 }
 

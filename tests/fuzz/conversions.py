@@ -244,8 +244,9 @@ def _change(node: onnx.NodeProto, after: Optional[onnx.NodeProto], types: Any, c
 
 
 def as_layer_precisions(report: Any) -> Dict[str, str]:
-    """The precisions of all float layers, as `ulpscope.Engine` takes them."""
-    return {name: LONG_NAMES[precision] for name, _, precision in report.layers if precision in LONG_NAMES}
+    """The types of float layers, and of those that move values in float32, as `ulpscope.Engine` takes them."""
+    words = (line.rpartition(":") for line in report.layer_precisions.splitlines())
+    return {name: kind for name, _, kind in words if kind in LONG_NAMES.values()}
 
 
 def same_assignment(typed: onnx.ModelProto, report: Any, graph: Graph, step: Step) -> List[Broken]:

@@ -13,6 +13,7 @@ _LACKS = re.compile(r"ONNX has no (\w+) (\w+) at opset (\d+)")
 _IN_FLOAT = re.compile(
     r"ONNX defines (\w+) at opset (\d+) by a function with constants in float32, which onnx.checker refuses for (\w+)"
 )
+_COMBINES = re.compile(r"it combines elements that (float16|bfloat16) does not hold")
 _OPSET_LACKS = re.compile(r"opset (\d+) has no (\w+)")
 #: Said of int8, of the model's own types, and of what no schema knows.
 _OTHERS = (
@@ -77,6 +78,8 @@ def false_reason(op: str, domain: str, reason: str, blocked: bool) -> Optional[s
         if accepts("Cast", "", opset, kind) or not blocked:
             return f"opset {opset} could be raised to one with {kind}"
         return None
+    if _COMBINES.search(reason):
+        return None if op in ("ScatterElements", "ScatterND") else f"{op} moves elements, and combines none"
     if any(text in reason for text in _OTHERS):
         return None
     return "nobody knows this reason"
