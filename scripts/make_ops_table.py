@@ -40,7 +40,8 @@ def table() -> str:
         "SequenceErase, SequenceAt, SequenceLength, ConcatFromSequence and SplitToSequence become layers on tensors",
         "(Identity, Concat, Split, ...) where positions and lengths are constants, and are refused elsewhere. An",
         "output that is a sequence or a map (ZipMap, at the end of scikit-learn exports) is replaced by the tensors",
-        "in it; one of strings is left out.",
+        "in it; one of strings is left out. Optional, OptionalGetElement and OptionalHasElement are followed as well;",
+        "an input that is an optional tensor has to be given.",
     ]
     for domain in sorted({op[0] for op in known}):
         chosen = [op for op in known if op[0] == domain]

@@ -174,8 +174,6 @@ Tensor Importer::constant_value(const onnx::NodeProto& node) {
     if (is("value_ints", Proto::INTS)) return vector(attribute.ints(), std::int64_t{});
     if (name == "value_string" || name == "value_strings")
       fail(ErrorCode::kUnsupported, fmt::format("{}: tensors of type string are not supported", where));
-    if (name == "sparse_value")
-      fail(ErrorCode::kUnsupported, fmt::format("{}: sparse tensors are not supported", where));
   }
   fail(ErrorCode::kInvalidFile, fmt::format("{}: it has no value", where));
 }

@@ -149,8 +149,8 @@ std::vector<std::string> Importer::follow_sequences(const onnx::GraphProto& grap
       continue;
     }
     if (scope.parent != nullptr)
-      fail(ErrorCode::kUnsupported, fmt::format("graph '{}': its output '{}' is a sequence or map, which is not "
-                                                "supported inside of an If, Loop or Scan",
+      fail(ErrorCode::kUnsupported, fmt::format("graph '{}': its output '{}' is a sequence, map or optional, which is "
+                                                "not supported inside of an If, Loop or Scan",
                                                 graph.name(), output.name()));
     replaced.push_back(
         {output.name(), what.empty() ? "a sequence" : what, tensors.value_or(std::vector<std::string>())});
@@ -196,9 +196,6 @@ void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
 }
 
 void Importer::define_initializers(const onnx::GraphProto& graph, Scope& scope) {
-  if (graph.sparse_initializer_size() > 0)
-    fail(ErrorCode::kUnsupported, fmt::format("initializer '{}': sparse tensors are not supported",
-                                              graph.sparse_initializer(0).values().name()));
   for (const auto& initializer : graph.initializer()) {
     if (scope.values.contains(initializer.name())) continue;  // an input of a sub-graph: its value comes from outside
     if (initializer.name().empty()) fail(ErrorCode::kInvalidFile, "an initializer has no name");
@@ -281,7 +278,9 @@ void Importer::add_defaults(Scope& scope, const std::unordered_set<std::string>&
 }
 
 void Importer::describe(const onnx::ValueInfoProto& declared, TensorInfo& info, const std::string& what) const {
-  const onnx::TypeProto& type = declared.type();
+  // An optional that is an input has to be given: a tensor.
+  const bool optional = declared.type().optional_type().elem_type().has_tensor_type();
+  const onnx::TypeProto& type = optional ? declared.type().optional_type().elem_type() : declared.type();
   const auto refuse = [&](std::string_view kind) {
     fail(ErrorCode::kUnsupported, fmt::format("{} '{}': {} are not supported", what, declared.name(), kind));
   };

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/messages.h"
+#include "onnx/sparse_tensors.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
 
@@ -179,6 +180,7 @@ void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_tex
     fail("the graph without its weights is larger than 2 GiB");
   if (!file.proto.ParseFromString(stripped)) fail("not a valid ONNX file: the graph is damaged or nested too deeply");
   if (!file.proto.has_graph()) fail("not a valid ONNX file: it has no graph");
+  make_dense(file);
 }
 
 }  // namespace ulpscope::onnx_model

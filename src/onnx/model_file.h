@@ -39,7 +39,8 @@ std::shared_ptr<MappedFile> map_model(const std::filesystem::path& path, ModelFi
 std::filesystem::path external_data_folder(const std::filesystem::path& path, const std::filesystem::path& given);
 
 /// Parses. Throws Error(kInvalidFile), saying what the file looks like when it is of a well-known other format.
-/// `keep_texts`: also what is for people only, and training graphs; else these are left out.
+/// `keep_texts`: also what is for people only, and training graphs; else these are left out. Sparse constants become
+/// dense.
 void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts = false);
 
 /// What the field of a message is, as far as tensors can be inside.

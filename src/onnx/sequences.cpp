@@ -64,7 +64,7 @@ void SequenceResolver::run(std::vector<FlatNode>& nodes, const std::string& wher
       continue;
     }
     for (const std::string& name : values_read(*node.proto))
-      if (tensors_of(name)) fail(*node.proto, fmt::format("tensors, got the sequence or map '{}'", name));
+      if (tensors_of(name)) fail(*node.proto, fmt::format("tensors, got the sequence, map or optional '{}'", name));
     made_.push_back(node);
   }
   if (replaced) nodes = std::move(made_);
@@ -108,6 +108,14 @@ onnx::NodeProto& SequenceResolver::add(const FlatNode& like, const char* op, con
   return node;
 }
 
+bool SequenceResolver::add_scalar(const FlatNode& node, onnx::TensorProto value) {
+  onnx::AttributeProto& attribute = *add(node, "Constant", {}, {node.proto->output(0)}).add_attribute();
+  attribute.set_name("value");
+  attribute.set_type(onnx::AttributeProto::TENSOR);
+  *attribute.mutable_t() = std::move(value);
+  return true;
+}
+
 bool SequenceResolver::replace(const FlatNode& flat) {
   const onnx::NodeProto& node = *flat.proto;
   const std::string& op = node.op_type();
@@ -120,14 +128,8 @@ bool SequenceResolver::replace(const FlatNode& flat) {
   if (!domain_of(node.domain()).empty()) return false;
   if (op == "SequenceEmpty") return sequences_[node.output(0)] = {}, true;
   if (op == "SequenceConstruct") return sequences_[node.output(0)] = {node.input().begin(), node.input().end()}, true;
-  if (op == "Identity" && has_input(node, 0) && tensors_of(node.input(0))) {
-    for (auto* values : {&sequences_, &wholes_, &maps_})
-      if (const auto found = values->find(node.input(0)); found != values->end()) {
-        Tensors same = found->second;
-        (*values)[node.output(0)] = std::move(same);
-      }
-    return true;
-  }
+  if (op == "Identity") return has_input(node, 0) && pass_on(node);
+  if (op.starts_with("Optional")) return follow_optional(flat);
   if (op == "SequenceInsert" || op == "SequenceErase") {
     Tensors changed = read(node);
     const bool inserts = op == "SequenceInsert";
@@ -148,18 +150,41 @@ bool SequenceResolver::replace(const FlatNode& flat) {
     return add(flat, "Identity", {tensors[*at]}, {node.output(0)}), true;
   }
   if (op == "SequenceLength") {
-    const auto length = static_cast<std::int64_t>(read(node).size());
-    onnx::NodeProto& made = add(flat, "Constant", {}, {node.output(0)});
-    onnx::AttributeProto& attribute = *made.add_attribute();
-    attribute.set_name("value");
-    attribute.set_type(onnx::AttributeProto::TENSOR);
-    attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
-    attribute.mutable_t()->add_int64_data(length);
-    return true;
+    onnx::TensorProto length;
+    length.set_data_type(onnx::TensorProto::INT64);
+    length.add_int64_data(static_cast<std::int64_t>(read(node).size()));
+    return add_scalar(flat, std::move(length));
   }
   if (op == "ConcatFromSequence") return concatenate(flat);
   if (op == "SplitToSequence") return split(flat);
   return false;
+}
+
+/// True if the node's output is the sequence, map or optional that its input is.
+bool SequenceResolver::pass_on(const onnx::NodeProto& node) {
+  if (!tensors_of(node.input(0))) return false;
+  for (auto* values : {&sequences_, &wholes_, &maps_})
+    if (const auto found = values->find(node.input(0)); found != values->end()) {
+      Tensors same = found->second;
+      (*values)[node.output(0)] = std::move(same);
+    }
+  return true;
+}
+
+bool SequenceResolver::follow_optional(const FlatNode& flat) {
+  const onnx::NodeProto& node = *flat.proto;
+  const auto known = has_input(node, 0) ? maps_.find(node.input(0)) : maps_.end();
+  const bool present = has_input(node, 0) && (known == maps_.end() || !known->second.empty());
+  if (node.op_type() == "OptionalHasElement") {
+    onnx::TensorProto has;
+    has.set_data_type(onnx::TensorProto::BOOL);
+    has.add_int32_data(present ? 1 : 0);
+    return add_scalar(flat, std::move(has));
+  }
+  if (!present && node.op_type() == "OptionalGetElement") fail(node, "an optional with an element");
+  if (!present) return maps_[node.output(0)] = {}, true;
+  if (!pass_on(node)) add(flat, "Identity", {node.input(0)}, {node.output(0)});
+  return true;
 }
 
 bool SequenceResolver::concatenate(const FlatNode& flat) {

@@ -1,5 +1,5 @@
-// Sequences and maps of tensors, which networks do not have: they are followed while a graph is read. Private to
-// src/onnx.
+// Sequences, maps and optionals of tensors, which networks do not have: they are followed while a graph is read.
+// Private to src/onnx.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +40,21 @@ class SequenceResolver {
 
   bool replace(const FlatNode& node);
   bool split(const FlatNode& node);
+  bool pass_on(const onnx::NodeProto& node);
+  bool follow_optional(const FlatNode& node);
   bool concatenate(const FlatNode& node);
   std::optional<std::size_t> position(const onnx::NodeProto& node, int input, std::size_t size, bool may_be_end) const;
   const Tensors& read(const onnx::NodeProto& node) const;
   std::string constant(const FlatNode& like, const std::string& name, const std::vector<std::int64_t>& values);
+  bool add_scalar(const FlatNode& node, onnx::TensorProto value);
   onnx::NodeProto& add(const FlatNode& like, const char* op, const Tensors& inputs, const Tensors& outputs);
   [[noreturn]] void fail(const onnx::NodeProto& node, const std::string& expected) const;
 
   const KnownValues& known_;
   std::deque<onnx::NodeProto>& copies_;
   std::string where_;
-  std::unordered_map<std::string, Tensors> sequences_, maps_;
+  std::unordered_map<std::string, Tensors> sequences_;
+  std::unordered_map<std::string, Tensors> maps_;    ///< No tensor: an optional without an element.
   std::unordered_map<std::string, Tensors> wholes_;  ///< Of a sequence of parts: the tensor that they are of.
   std::vector<FlatNode> made_;
 };

@@ -169,7 +169,6 @@ void ModelParts::write(const Part& part, const Values& values, bool fixed, const
   for (auto* list : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) list->Clear();
   graph.clear_node();
   graph.clear_initializer();
-  graph.clear_sparse_initializer();
   graph.clear_quantization_annotation();
   model.clear_training_info();
   std::vector<Payload> payloads = payloads_of(own.file);

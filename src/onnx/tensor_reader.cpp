@@ -157,7 +157,9 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
                                  : static_cast<std::size_t>(plan.elements) * size_of(*type);
 
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return read_external(plan, tensor);
-  const TensorBytes& bytes = file_.bytes_of(tensor);
+  TensorBytes bytes = file_.bytes_of(tensor);
+  const bool in_message = tensor.has_raw_data();  // of what is not in the file so
+  if (in_message) bytes = {.has_raw = true, .raw = std::as_bytes(std::span(tensor.raw_data()))};
   if (!bytes.has_raw && packed != nullptr && 8 % packed->bits() == 0) {
     // An entry of int32_data has a byte of the packed elements.
     const auto size = static_cast<std::int64_t>(plan.bytes);
@@ -168,7 +170,8 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
   if (bytes.raw.size() != plan.bytes)
     fail(what, fmt::format("expected {} bytes for shape {} of type {}, got {}", plan.bytes, to_string(plan.shape),
                            name_of(plan.type), bytes.raw.size()));
-  return with_valid_booleans(read_raw(plan, bytes.raw, file_.owner, file_.mapped));
+  return with_valid_booleans(in_message ? read_raw(plan, bytes.raw, nullptr, false)
+                                        : read_raw(plan, bytes.raw, file_.owner, file_.mapped));
 }
 
 Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes,

@@ -19,8 +19,9 @@ TEST(Refusals, UnknownOperatorsAreAllNamed) {
   model.node("Frobnicate", {"x"}, {"f"}, "frob_1");
   model.node("Frobnicate", {"x"}, {"f2"}, "frob_2");
   model.node("Twist", {"f"}, {"g"}, "twist").set_domain("my.ops");
-  model.node("Optional", {"f"}, {"h"}, "opt");
-  expect_unsupported(model, {"'Frobnicate'", "ai.onnx", "'frob_1'", "2 other operators", "Optional", "my.ops.Twist"});
+  model.node("SequenceMap", {"f"}, {"h"}, "map");
+  expect_unsupported(model,
+                     {"'Frobnicate'", "ai.onnx", "'frob_1'", "2 other operators", "SequenceMap", "my.ops.Twist"});
 }
 
 TEST(Refusals, Opsets) {
@@ -86,9 +87,30 @@ TEST(Refusals, KindsOfValuesByName) {
   expect_unsupported(with_input_type([](auto& type) { type.mutable_map_type(); }), {"'x'", "maps"});
   expect_unsupported(with_input_type([](auto& type) { type.mutable_sparse_tensor_type(); }), {"'x'", "sparse"});
   expect_invalid(with_input_type([](auto&) {}), {"'x'", "no type"});
-  Model sparse = needs_constraints();
-  sparse.graph().add_sparse_initializer()->mutable_values()->set_name("sparse_one");
-  expect_unsupported(sparse, {"'sparse_one'", "sparse"});
+}
+
+TEST(Refusals, SparseTensorsThatDoNotFit) {
+  const auto with = [](const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& index_shape,
+                       const std::vector<std::int64_t>& indices) {
+    Model model = needs_constraints();
+    onnx::SparseTensorProto& sparse = *model.graph().add_sparse_initializer();
+    *sparse.mutable_values() = int64_tensor("sparse_one", {2}, {7, 8});
+    *sparse.mutable_indices() = int64_tensor("", index_shape, indices);
+    sparse.mutable_dims()->Assign(shape.begin(), shape.end());
+    return model;
+  };
+  EXPECT_NO_THROW(with({2, 3}, {2}, {0, 5}).load());
+  EXPECT_NO_THROW(with({2, 3}, {2, 2}, {0, 1, 1, 2}).load());
+  expect_invalid(with({2, 3}, {2}, {0, 6}), {"'sparse_one'", "element 1", "(2, 3)", "outside"});
+  expect_invalid(with({2, 3}, {2}, {-1, 5}), {"'sparse_one'", "element 0", "outside"});
+  expect_invalid(with({2, 3}, {2, 2}, {0, 1, 0, 3}), {"'sparse_one'", "element 1", "outside"});
+  expect_invalid(with({2, 3}, {3}, {0, 1, 2}), {"'sparse_one'", "indices", "int64(3,)"});
+  expect_invalid(with({2, 3}, {2, 3}, {0, 1, 2, 3, 4, 5}), {"'sparse_one'", "indices", "(2, 3)"});
+  expect_invalid(with({1 << 20, 1 << 20}, {2}, {0, 1}), {"'sparse_one'", "2 elements", "large"});
+  expect_invalid(with({0, -1}, {2}, {0, 1}), {"'sparse_one'", "(0, -1)"});
+  Model outside = with({2, 3}, {2}, {0, 5});
+  outside.graph().mutable_sparse_initializer(0)->mutable_values()->set_data_location(onnx::TensorProto::EXTERNAL);
+  expect_unsupported(outside, {"'sparse_one'", "external data"});
 }
 
 TEST(Refusals, ConstantForms) {
@@ -100,7 +122,7 @@ TEST(Refusals, ConstantForms) {
   };
   expect_unsupported(with("value_string", onnx::AttributeProto::STRING), {"'const'", "string"});
   expect_unsupported(with("value_strings", onnx::AttributeProto::STRINGS), {"'const'", "string"});
-  expect_unsupported(with("sparse_value", onnx::AttributeProto::SPARSE_TENSOR), {"'const'", "sparse"});
+  expect_invalid(with("sparse_value", onnx::AttributeProto::SPARSE_TENSOR), {"'const'", "no value"});
   expect_invalid(with("other", onnx::AttributeProto::INT), {"'const'", "no value"});
 }
 
