@@ -16,15 +16,19 @@ from .errors import Error, ErrorCode
 class UlpscopeRep(BackendRep):
     """A model that is ready to run."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, outputs: Sequence[str] = ()) -> None:
+        """`outputs`: as the model lists them, where one may be listed twice."""
+        self.engine, self._outputs = engine, tuple(outputs)
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
         """The outputs in the model's order. `inputs`: arrays in the model's order, or by name; a single array is the
         only input."""
         if not isinstance(inputs, (Mapping, list, tuple)):
             inputs = [inputs]
-        return tuple(self.engine.run(inputs).values())
+        results = self.engine.run(inputs)
+        # Outputs that are no tensors have given way to others.
+        names = self._outputs if set(self._outputs) == set(results) else tuple(results)
+        return tuple(results[name] for name in names)
 
 
 class UlpscopeBackend(Backend):
@@ -38,7 +42,8 @@ class UlpscopeBackend(Backend):
                 ErrorCode.UNSUPPORTED,
                 f"[backend] device: expected 'CPU', got {shown(device)}; try backend='cuda' for an NVIDIA GPU",
             )
-        return UlpscopeRep(Engine(model.SerializeToString(), **kwargs))
+        engine = Engine(model.SerializeToString(), **kwargs)
+        return UlpscopeRep(engine, [output.name for output in model.graph.output])
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> Tuple[Any, ...]:

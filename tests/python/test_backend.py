@@ -51,3 +51,24 @@ def test_node_tests_pass(capsys):
     ]
     assert not crashes
     assert totals["passed"] >= AT_LEAST
+
+
+def test_an_output_that_is_listed_twice_is_handed_out_twice():
+    x, y, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xyz")
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y, z, y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    results = backend.run_model(model, [np.float32([1, -2])])
+    assert [result.tolist() for result in results] == [[-1, 2], [1, 2], [-1, 2]]
+
+
+@pytest.mark.parametrize("name, opset", [("ImageDecoder", 20), ("CausalConvWithState", 27)])
+def test_what_onnx_runtime_lacks_too_is_unsupported(name, opset):
+    """Operators of ONNX that neither has: kernels, or all of their opset."""
+    pytest.importorskip("onnxruntime")
+    case = next(case for case in node_tests.collect(name) if "expanded" not in case.name)
+    assert case.model.opset_import[0].version >= opset
+    with pytest.raises(ulpscope.Error, match="ONNX Runtime refuses the model") as raised:
+        backend.prepare(case.model).run(case.data_sets[0][0])
+    assert raised.value.code == ulpscope.ErrorCode.UNSUPPORTED

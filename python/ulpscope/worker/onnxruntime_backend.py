@@ -148,13 +148,15 @@ def open_session(
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
         # It knows some operators of other runtimes by name alone.
         no_kernel = "NOT_IMPLEMENTED" in str(error)
+        newer = "only *guarantees* support" in str(error)  # than it, an opset.
         hint = (
             "; what is ahead of it can be run: try --trt-outputs or --onnx-outputs with names of tensors there"
             if no_kernel
             else ""
         )
         raise WorkerError(
-            "invalid_file", f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}{hint}"
+            "unsupported" if no_kernel or newer else "invalid_file",
+            f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}{hint}",
         ) from None
     result = {
         "inputs": _bindings(session.get_inputs()),
