@@ -154,6 +154,7 @@ TypedChanges::Quantized IntegerExport::quantize(const Assignment& assignment, La
   result.scale_type = format_of(encoding.scale).type;
   if (encoding.second_scale) result.second = made.second;
   if (encoding.granularity == Granularity::kBlock) result.block = encoding.block;
+  result.turns = result.block != 0 && is_storage_only(result.scale_type) && axis + 1 < result.elements.rank();
   ++constants_;
   per_channel_ += encoding.granularity == Granularity::kChannel ? 1 : 0;
   if (!has_own) shared_[key] = result;
@@ -223,6 +224,7 @@ void IntegerExport::add(const Assignment& assignment, const Readings& readings, 
       if (encoding.granularity == Granularity::kBlock) {
         entry.axis = encoding.axis;
         entry.block = encoding.block;
+        entry.turns = encoding.axis + 1 < static_cast<std::int64_t>(spec_.shape(input)->size());
       } else {
         entry.scales = Tensor::of<float>({}, {scale});
       }

@@ -160,11 +160,12 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   return is_symmetric(spec, layer) ? &layer : nullptr;
 }
 
-/// The DequantizeLinear that makes this tensor has a scale per block.
+/// The DequantizeLinear that makes this tensor, or what it is the transpose of, has a scale per block.
 bool comes_from_blocks(const Specialization& spec, TensorId id) {
   const LayerId producer = spec.network->tensor(id).producer;
   if (producer == kNone) return false;
   const Layer& layer = spec.network->layer(producer);
+  if (layer.op->function == Function::kTranspose) return comes_from_blocks(spec, layer.inputs[0]);
   return ops::is_dequantize(layer) && layer.attributes.integer("block_size", 0) != 0;
 }
 

@@ -44,6 +44,9 @@ struct TypedChanges {
     std::optional<float> second;               ///< Multiplied into the scales by a DequantizeLinear of their own.
     std::int64_t axis = 0;                     ///< Of scales per channel, and of blocks.
     std::int64_t block = 0;                    ///< Elements of `axis` that share a scale; 0: all, or one.
+    /// `axis` is the last but one, and as TensorRT's own exporters write such blocks they lie along the last of the
+    /// file's tensor, with a Transpose behind it (and before the quantizer of an activation).
+    bool turns = false;
     /// What the layer reads: a Cast to it stands behind where that is not what DequantizeLinear yields, float32 or,
     /// where scales have that type, float16 or bfloat16.
     DataType number = DataType::kFloat32;

@@ -171,14 +171,16 @@ class TypedEdit {
   /// Of the activations of this type: one for all.
   std::string zero_point(DataType type);
 
-  void dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
+  /// A Transpose of the last two of these dimensions.
+  void add_turn(const std::string& name, const std::string& input, const std::string& output, std::int64_t rank);
+  void dequantize_blocks_of(const std::string& name, std::string source, const std::string& quantized,
                             const std::string& scale, const std::string& result, const TypedChanges::Quantized& how);
   std::string dequantized_activation(TensorId id, const TypedChanges::Quantized& how);
 
   std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);
   /// E4M3 times powers of two, whose codes of E8M0 are uint8.
   void dequantize_by_codes(const std::string& name, const std::string& elements, const std::string& codes,
-                           const std::string& result, const TypedChanges::Quantized& how);
+                           const std::string& result, std::int64_t block);
 
   /// The nodes behind a layer that computes in float32: Casts to what it stores, or the Identity of one that stores
   /// float32.

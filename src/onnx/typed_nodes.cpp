@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "onnx/element_type.h"
 #include "onnx/opset_upgrade.h"
@@ -22,12 +23,17 @@ Tensor codes_of_powers(const Tensor& powers) {
   return codes;
 }
 
-/// A matrix of float32, transposed.
-Tensor turned(const Tensor& matrix) {
-  const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  Tensor result(DataType::kFloat32, {columns, rows});
-  for (std::int64_t c = 0; c < columns; ++c)
-    for (std::int64_t r = 0; r < rows; ++r) result.data<float>()[c * rows + r] = matrix.data<float>()[r * columns + c];
+/// Matrices of float32, each transposed.
+Tensor turned(const Tensor& matrices) {
+  Shape shape = matrices.shape();
+  const std::size_t rank = shape.size();
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  const std::int64_t columns = shape[rank - 2], rows = shape[rank - 1];
+  Tensor result(DataType::kFloat32, shape);
+  for (std::int64_t first = 0; first < matrices.size(); first += rows * columns)
+    for (std::int64_t c = 0; c < columns; ++c)
+      for (std::int64_t r = 0; r < rows; ++r)
+        result.data<float>()[first + c * rows + r] = matrices.data<float>()[first + r * columns + c];
   return result;
 }
 
@@ -109,6 +115,14 @@ void TypedEdit::add_node(const char* op, const std::string& name, const std::vec
   nodes_.push_back(std::move(node));
 }
 
+void TypedEdit::add_turn(const std::string& name, const std::string& input, const std::string& output,
+                         std::int64_t rank) {
+  add_node("Transpose", name, {input}, {output});
+  onnx::AttributeProto& order = attribute_of(nodes_.back(), "perm");
+  order.set_type(onnx::AttributeProto::INTS);
+  for (std::int64_t d = 0; d < rank; ++d) order.add_ints(d < rank - 2 ? d : 2 * rank - 3 - d);
+}
+
 std::string TypedEdit::zero_point(DataType type) {
   std::string& result = zeros_[type];
   if (!result.empty()) return result;
@@ -140,31 +154,37 @@ std::string TypedEdit::dequantized_activation(TensorId id, const TypedChanges::Q
 }
 
 /// TensorRT's operators for scales that are found when the model runs.
-void TypedEdit::dequantize_blocks_of(const std::string& name, const std::string& source, const std::string& quantized,
+void TypedEdit::dequantize_blocks_of(const std::string& name, std::string source, const std::string& quantized,
                                      const std::string& scale, const std::string& result,
                                      const TypedChanges::Quantized& how) {
   const std::int64_t format = to_onnx_type(DataType::kFloat8E4M3);
   file_.import_domain(kTensorRt, 1);
+  std::string made = result;
+  if (how.turns) {
+    const std::string lying = std::exchange(source, file_.fresh(name + "_turned"));
+    made = file_.fresh(name + "_dequantized_turned");
+    add_turn(name, lying, source, how.axis + 2);
+  }
   if (!how.second) {
     add_node("TRT_MXFP8DynamicQuantize", name, {source}, {quantized, scale},
-             {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", format}}, kTensorRt);
-    dequantize_by_codes(name, quantized, scale, result, how);
-    return;
+             {{"axis", -1}, {"block_size", how.block}, {"output_dtype", format}}, kTensorRt);
+    dequantize_by_codes(name, quantized, scale, made, how.block);
+  } else {
+    const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
+    add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
+    add_node("TRT_FP4DynamicQuantize", name, {source, second}, {quantized, scale},
+             {{"axis", -1}, {"block_size", how.block}, {"scale_type", format}}, kTensorRt);
+    add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
+    add_node("DequantizeLinear", name, {quantized, both}, {made}, {{"axis", -1}, {"block_size", how.block}});
   }
-  const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
-  add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
-  add_node("TRT_FP4DynamicQuantize", name, {source, second}, {quantized, scale},
-           {{"axis", how.axis}, {"block_size", how.block}, {"scale_type", format}}, kTensorRt);
-  add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
-  add_node("DequantizeLinear", name, {quantized, both}, {result}, {{"axis", how.axis}, {"block_size", how.block}});
+  if (how.turns) add_turn(name + "_dequantized", made, result, how.axis + 2);
 }
 
 void TypedEdit::dequantize_by_codes(const std::string& name, const std::string& elements, const std::string& codes,
-                                    const std::string& result, const TypedChanges::Quantized& how) {
+                                    const std::string& result, std::int64_t block) {
   file_.import_domain(kTensorRt, 1);
   add_node("TRT_MXFP8DequantizeLinear", name, {elements, codes}, {result},
-           {{"axis", how.axis}, {"block_size", how.block}, {"output_dtype", to_onnx_type(DataType::kFloat32)}},
-           kTensorRt);
+           {{"axis", -1}, {"block_size", block}, {"output_dtype", to_onnx_type(DataType::kFloat32)}}, kTensorRt);
 }
 
 std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quantized& how) {
@@ -173,44 +193,36 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
   const std::string& name = network_.tensor(id).name;
   const std::string elements = file_.fresh(fmt::format("{}_{}", name, name_of(how.type)));
   std::string scale = file_.fresh(name + "_scale");
-  if (how.scale_type == DataType::kUInt8) {
-    result = file_.fresh(name + "_dequantized");
-    // As TensorRT's own exporters write it: blocks along the last dimension, a Transpose behind them.
-    const bool turns = how.axis == 0 && how.elements.rank() == 2;
-    const std::string made = turns ? file_.fresh(name + "_turned") : result;
-    TypedChanges::Quantized written = how;
-    if (turns) written.axis = 1;
-    add_initializer(elements, turns ? turned(how.elements) : how.elements, how.type);
-    add_initializer(scale, codes_of_powers(turns ? turned(how.scales) : how.scales), DataType::kUInt8);
-    dequantize_by_codes(name, elements, scale, made, written);
-    if (turns) add_node("Transpose", name + "_turned", {made}, {result});
-    ++file_.report.stored_weights;
-    return result;
-  }
-  add_initializer(elements, how.elements, how.type);
-  add_initializer(scale, how.scales, how.scale_type);
-  DataType yields = how.scale_type;
-  if (how.second) {
-    const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
-    add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
-    add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
-    scale = both;
-    yields = DataType::kFloat32;
-  }
-  NodeAttributes attributes;
-  if (!how.scales.shape().empty()) attributes.emplace_back("axis", how.axis);
-  if (how.block != 0) attributes.emplace_back("block_size", how.block);
-  if (is_storage_only(yields)) {  // Of powers of two, the type of what they multiply is to be said.
-    yields = DataType::kFloat32;
-    attributes.emplace_back("output_dtype", to_onnx_type(yields));
-  }
   result = file_.fresh(name + "_dequantized");
-  add_node("DequantizeLinear", name, {elements, scale}, {result}, attributes);
+  const auto lying = [&](const Tensor& values) { return how.turns ? turned(values) : values; };
+  add_initializer(elements, lying(how.elements), how.type);
+  DataType yields = is_float(how.scale_type) ? how.scale_type : DataType::kFloat32;
+  if (how.scale_type == DataType::kUInt8) {
+    add_initializer(scale, codes_of_powers(lying(how.scales)), how.scale_type);
+    dequantize_by_codes(name, elements, scale, result, how.block);
+  } else {
+    add_initializer(scale, lying(how.scales), how.scale_type);
+    NodeAttributes attributes;
+    if (!how.scales.shape().empty()) attributes.emplace_back("axis", is_float(how.scale_type) ? how.axis : -1);
+    if (how.block != 0) attributes.emplace_back("block_size", how.block);
+    if (how.second) {
+      const std::string second = file_.fresh(name + "_second_scale"), both = file_.fresh(name + "_scales");
+      add_initializer(second, Tensor::of<float>({}, {*how.second}), DataType::kFloat32);
+      add_node("DequantizeLinear", name + "_scales", {scale, second}, {both});
+      scale = both;
+    } else if (!is_float(how.scale_type)) {  // Of powers of two, the type of what they multiply is to be said.
+      attributes.emplace_back("output_dtype", to_onnx_type(yields));
+    }
+    add_node("DequantizeLinear", name, {elements, scale}, {result}, attributes);
+  }
   if (how.number != yields) {
-    const std::string wide = result;
-    result = file_.fresh(fmt::format("{}_{}", wide, short_name(how.number)));
+    const std::string wide = std::exchange(result, file_.fresh(fmt::format("{}_{}", result, short_name(how.number))));
     add_node("Cast", name + "_dequantized", {wide}, {result}, {{"to", to_onnx_type(how.number)}});
     ++file_.report.casts;
+  }
+  if (how.turns) {
+    const std::string made = std::exchange(result, file_.fresh(name + "_turned"));
+    add_turn(name + "_dequantized", made, result, how.elements.rank());
   }
   ++file_.report.stored_weights;
   return result;

@@ -101,6 +101,21 @@ def test_weights_alone(run, tmp_path, product, name, half):
     assert np.abs(result - (x @ w + bias)).max() > 1e-3 * np.abs(wanted).max()
 
 
+def check_blocks(typed, scale_type):
+    """The weights as NVIDIA's exporter writes them: [N, K], blocks along the last axis, a Transpose behind."""
+    held = {each.name: each for each in typed.graph.initializer}
+    (reader,) = [
+        each for each in typed.graph.node if each.input[0] in held and list(held[each.input[0]].dims) == [COLUMNS, SUM]
+    ]
+    assert {each.name: each.i for each in reader.attribute}["axis"] == -1
+    if scale_type is not None:
+        assert reader.op_type == "TRT_MXFP8DequantizeLinear" and held[reader.input[1]].data_type == scale_type
+    behind = reader
+    while behind.op_type != "Transpose":
+        (behind,) = [each for each in typed.graph.node if behind.output[0] in each.input]
+        assert behind.op_type in ("Cast", "Transpose")
+
+
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("name", [*WEIGHTS, "W8A8", "MXFP8 on both sides", "NVFP4 on both sides"])
 def test_typed_models(run, tmp_path, product, name, half):
@@ -119,15 +134,10 @@ def test_typed_models(run, tmp_path, product, name, half):
     [opset] = [each.version for each in typed.opset_import if not each.domain]
     if opset > 21:  # It was raised.
         assert typed.ir_version == {23: 11, 24: 12}[opset]
-    if name == "MXFP8 on both sides":
+    if name.endswith("sides"):
         assert [each.version for each in typed.opset_import if each.domain == "trt"] == [1]
-        (scales,) = [each for each in typed.graph.initializer if each.name.endswith("_scale")]
-        assert scales.data_type == TensorProto.UINT8 and list(scales.dims) == [COLUMNS, SUM // 32]
-        (reader,) = [each for each in typed.graph.node if scales.name in each.input]
-        assert reader.op_type == "TRT_MXFP8DequantizeLinear"
-        assert {each.name: each.i for each in reader.attribute}["axis"] == 1
-        (behind,) = [each.op_type for each in typed.graph.node if reader.output[0] in each.input]
-        assert behind == "Transpose"
+    if "mxf" in name.lower() or "nvf" in name.lower():
+        check_blocks(typed, TensorProto.UINT8 if name == "MXFP8 on both sides" else None)
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
     assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
@@ -265,8 +275,8 @@ def test_scales_that_would_be_zero_are_counted(run, tmp_path, flags):
     assert "48 of 192 scales of blocks would be rounded to 0, and are the smallest that E4M3 has" in outcome.text, (
         outcome
     )
-    (scales,) = (each for each in onnx.load(tmp_path / "t.onnx").graph.initializer if list(each.dims) == [4, 48])
-    codes = np.frombuffer(scales.raw_data, np.uint8).reshape(4, 48)
+    (scales,) = (each for each in onnx.load(tmp_path / "t.onnx").graph.initializer if list(each.dims) == [48, 4])
+    codes = np.frombuffer(scales.raw_data, np.uint8).reshape(48, 4).T
     assert (codes[zero] == 1).all() and codes.min() == 1 and codes[2, 5] == 0x38
     # A file without such blocks hears nothing of it.
     weights[16:32] *= np.float32(1e7)
