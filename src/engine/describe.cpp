@@ -25,7 +25,7 @@ class Describer {
         assignment_(assignment),
         bodies_(network_.bodies()),
         readings_(find_element_readers(spec, assignment)),
-        open_(network_.tensors.size(), 0) {
+        open_(open_tensors(spec)) {
     schedule_.grouping = std::move(grouping);
     schedule_.storage.resize(network_.tensors.size());
   }
@@ -226,12 +226,10 @@ class Describer {
       const auto inside = part_of(assignment_.precision, body, body.graph->network->num_all_layers());
       kernel.bodies.insert(kernel.bodies.end(), inside.begin(), inside.end());
     }
-    for (TensorId input : l.inputs) kernel.open |= input != kNone && open_[input] != 0;
     for (TensorId output : l.outputs) {
       kernel.outputs.push_back(store(output, {&id, 1}));
-      kernel.open |= output != kNone && !spec_.shape(output);
+      kernel.open |= output != kNone && open_[output] != 0;
     }
-    for (TensorId output : present(l.outputs)) open_[output] = kernel.open;
     kernels_.emplace_back(std::move(kernel));
   }
 
@@ -481,7 +479,7 @@ class Describer {
   Schedule schedule_;
   std::vector<KernelDescription> kernels_;  ///< Of the group at hand.
   bool is_attention_ = false;               ///< It is one.
-  IdMap<TensorId, char> open_;              ///< Per tensor: its shape is known at run time only.
+  const IdMap<TensorId, char> open_;
 };
 
 }  // namespace

@@ -43,6 +43,18 @@ int row_dimensions(const Specialization& spec, const Layer& layer) {
   return static_cast<int>(axes->size());
 }
 
+IdMap<TensorId, char> open_tensors(const Specialization& spec) {
+  IdMap<TensorId, char> result(spec.network->tensors.size(), 0);
+  for (const auto& [l, layer] : spec.network->layers.items()) {
+    if (spec.folded[l]) continue;
+    const bool open =
+        std::ranges::any_of(present(layer.inputs), [&](TensorId id) { return result[id] != 0; }) ||
+        std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return !spec.shape(id).has_value(); });
+    for (TensorId output : present(layer.outputs)) result[output] = open ? 1 : 0;
+  }
+  return result;
+}
+
 bool is_scale_shift(const Specialization& spec, const Layer& layer) {
   if (layer.op->function != Function::kBatchNormalization || layer.inputs.size() < 5) return false;
   if (layer.attributes.integer("training_mode", 0) != 0) return false;
@@ -65,6 +77,7 @@ class Fuser {
         assignment_(assignment),
         level_(level),
         readings_(find_element_readers(spec, assignment)),
+        open_(open_tensors(spec)),
         group_of_(network_.layers.size(), kNone) {}
 
   Grouping run() {
@@ -194,11 +207,19 @@ class Fuser {
     });
   }
 
+  /// A product of elements whose operands have their shapes at run time only. It runs layer by layer, and a Cast behind
+  /// it in a typed file is one that rounds.
+  bool stores_at_once(LayerId product) const {
+    const auto& inputs = network_.layer(product).inputs;
+    return std::ranges::any_of(present(inputs), [&](TensorId id) { return open_[id] != 0; }) &&
+           (reads_elements(readings_[product]) || storing_cast(spec_, product) != kNone);
+  }
+
   bool fits(const Draft& draft, LayerId id, Role role) const {
     const Shape& output = *spec_.shape(network_.layer(id).outputs[0]);
     switch (draft.kind) {
       case GroupKind::kContraction:
-        return role == Role::kPointwise && output == draft.domain;
+        return role == Role::kPointwise && output == draft.domain && !stores_at_once(draft.layers.front());
       case GroupKind::kPointwise:
       case GroupKind::kRow: {
         if (role == Role::kRow) {
@@ -402,6 +423,7 @@ class Fuser {
   const Assignment& assignment_;
   const Fusion level_;
   const Readings readings_;
+  const IdMap<TensorId, char> open_;
   IdMap<LayerId, int> group_of_;
   std::vector<Draft> drafts_;
 };

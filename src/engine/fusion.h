@@ -42,6 +42,9 @@ std::string group_name(const Network& network, const Group& group);
 /// group. Returns how many innermost dimensions form the row; 0 when it cannot.
 int row_dimensions(const Specialization& spec, const Layer& layer);
 
+/// Per tensor: its shape is known at run time only, also where the layers before it tell less than it says.
+IdMap<TensorId, char> open_tensors(const Specialization& spec);
+
 /// True for a BatchNormalization in inference form with constant parameters.
 bool is_scale_shift(const Specialization& spec, const Layer& layer);
 

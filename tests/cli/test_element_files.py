@@ -47,3 +47,30 @@ def test_blocks_of_attention_lie_along_the_last_axis(run, tmp_path, name, half):
         if attribute.name == "axis" and each.op_type != "Softmax"
     ]
     assert len(axes) == 8 and set(axes) == {-1}
+
+
+def test_products_of_elements_whose_shapes_come_late(run, tmp_path):
+    """Behind operands whose shapes only a run tells, results of a product of elements are rounded as in the file."""
+    random = np.random.default_rng(19)
+    nodes = [
+        helper.make_node("Compress", ["x", "chosen"], ["some"], axis=0),
+        helper.make_node("Compress", ["all", "chosen"], ["places"], axis=0),
+        helper.make_node("ScatterND", ["x", "places", "some"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["p"], name="product"),
+        helper.make_node("Add", ["p", "r"], ["y"], name="residual"),
+    ]
+    constants = [
+        numpy_helper.from_array(np.arange(24)[:, None], "all"),
+        numpy_helper.from_array((random.standard_normal((64, 64)) / 8).astype(np.float32), "w"),
+    ]
+    inputs = [info("x", [24, 64]), info("chosen", [24], TensorProto.BOOL), info("r", [24, 64])]
+    save(tmp_path, model(nodes, inputs, [info("y", [24, 64])], constants))
+    sample = {
+        "x": random.standard_normal((24, 64)).astype(np.float32),
+        "chosen": np.arange(24) < 20,
+        "r": random.standard_normal((24, 64)).astype(np.float32),
+    }
+    save_inputs(tmp_path / "in.json", [sample])
+    for name in ("fp8", "mxfp8", "int8"):
+        outcome = run("convert", "m.onnx", f"--{name}", "--fp16", "-o", "t.onnx", "--load-inputs", "in.json")
+        assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
