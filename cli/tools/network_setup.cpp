@@ -12,6 +12,8 @@
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "onnx/import.h"
+#include "onnx/quantization_check.h"
+#include "ops/forms.h"
 #include "precision/repair.h"
 #include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
@@ -72,6 +74,8 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
     ImportOptions options = args.onnx.import_options();
     options.outputs = args.network.outputs.empty() ? args.onnx.outputs : args.network.outputs;
     network = import_onnx(args.model.path(), registry_with_onnxruntime(), options);
+    if (std::ranges::any_of(network->layers, [](const Layer& layer) { return ops::is_dequantize(layer); }))
+      warn_of_scales(args.model.path(), options);
   } else {
     ScriptNetwork made = host.load_network(ScriptName::parse(*args.model.model, "load_network"));
     build.strongly_typed = build.strongly_typed || made.strongly_typed;

@@ -41,7 +41,8 @@ double reached_value(DataType type) {
 
 class QuantizationCheck {
  public:
-  explicit QuantizationCheck(std::vector<QuantizationProblem>& problems) : problems_(problems) {}
+  QuantizationCheck(std::vector<QuantizationProblem>& problems, bool reads_codes)
+      : problems_(problems), reads_codes_(reads_codes) {}
 
   void visit(const QuantizationGraph& graph) {
     std::map<std::string, const onnx::NodeProto*> first_quantizer;
@@ -209,7 +210,7 @@ class QuantizationCheck {
 
   /// Of blocks that have a scale each, some have to use all of their format.
   void check_codes(std::size_t axis, const Shape& data, const Shape& scale) {
-    if (role_of(*node_) != Role::kDequantize && role_of(*node_) != Role::kMxDequantize) return;
+    if (!reads_codes_ || (role_of(*node_) != Role::kDequantize && role_of(*node_) != Role::kMxDequantize)) return;
     const Tensor codes = graph_->elements(node_->input(0));
     const double least = codes ? reached_value(codes.type()) : 0;
     if (least == 0 || num_elements(scale) == 0 || data[axis] == 0 || node_->input_size() > 2) return;
@@ -302,28 +303,52 @@ class QuantizationCheck {
   }
 
   std::vector<QuantizationProblem>& problems_;
+  const bool reads_codes_;
   const QuantizationGraph* graph_ = nullptr;
   const onnx::NodeProto* node_ = nullptr;
 };
 
 std::vector<QuantizationProblem> problems_of(std::span<const std::byte> bytes, ModelFile& file,
-                                             const std::filesystem::path& folder, bool ignore_external_data) {
+                                             const std::filesystem::path& folder, bool ignore_external_data,
+                                             bool reads_codes = true) {
   read_model(bytes, file);
   std::vector<QuantizationProblem> problems;
   if (!has_quantizers(file.proto.graph())) return problems;
   TensorReader reader(file, folder, ignore_external_data);
-  QuantizationCheck(problems).visit(QuantizationGraph(file.proto.graph(), reader, nullptr));
+  QuantizationCheck(problems, reads_codes).visit(QuantizationGraph(file.proto.graph(), reader, nullptr));
   return problems;
 }
 
 }  // namespace
 }  // namespace onnx_model
 
-std::vector<QuantizationProblem> check_quantization(const std::filesystem::path& path, const ImportOptions& options) {
+namespace {
+
+std::vector<QuantizationProblem> problems_in(const std::filesystem::path& path, const ImportOptions& options,
+                                             bool reads_codes) {
   onnx_model::ModelFile file;
   const std::shared_ptr<MappedFile> mapping = onnx_model::map_model(path, file);
   const std::filesystem::path folder = onnx_model::external_data_folder(path, options.external_data_dir);
-  return onnx_model::problems_of(std::as_const(*mapping).bytes(), file, folder, options.ignore_external_data);
+  return onnx_model::problems_of(std::as_const(*mapping).bytes(), file, folder, options.ignore_external_data,
+                                 reads_codes);
+}
+
+}  // namespace
+
+std::vector<QuantizationProblem> check_quantization(const std::filesystem::path& path, const ImportOptions& options) {
+  return problems_in(path, options, true);
+}
+
+void warn_of_scales(const std::filesystem::path& path, const ImportOptions& options) {
+  using Kind = QuantizationProblem::Kind;
+  const std::vector<QuantizationProblem> problems = problems_in(path, options, false);
+  for (const Kind kind : {Kind::kScaleValue, Kind::kDenormalScale}) {
+    const auto first = std::ranges::find(problems, kind, &QuantizationProblem::kind);
+    if (first == problems.end()) continue;
+    const auto more = std::ranges::count(problems, kind, &QuantizationProblem::kind) - 1;
+    log_warning("[import] {}: '{}': {}{}", path.string(), first->node, first->text,
+                more > 0 ? fmt::format("; `inspect model` lists {} more like it", more) : std::string());
+  }
 }
 
 std::vector<QuantizationProblem> check_quantization(std::span<const std::byte> model, const std::string& source,

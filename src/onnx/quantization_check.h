@@ -51,6 +51,10 @@ std::vector<QuantizationProblem> check_quantization(std::span<const std::byte> m
                                                     const ImportOptions& options);
 
 /// "problem", "TensorRT", "warning".
+/// Warns of scales in the file that are no finite numbers above 0, or denormal: a line for each of both, with its first
+/// node. Reads no codes.
+void warn_of_scales(const std::filesystem::path& path, const ImportOptions& options);
+
 std::string_view name_of(QuantizationProblem::Severity severity) noexcept;
 /// "Quantization: 2 problems, 1 that TensorRT refuses, 3 warnings", and a line for each; empty where there is none.
 std::string to_text(std::span<const QuantizationProblem> problems);

@@ -307,3 +307,25 @@ def test_what_convert_quantizes_is_well_formed(run, tmp_path):
     assert any(each.op_type == "QuantizeLinear" for each in onnx.load(tmp_path / "t.onnx").graph.node)
     outcome = run("inspect", "model", "t.onnx", "--json")
     assert "quantization" not in json.loads(outcome.out)
+
+
+def scaled(value, count):
+    return weights(ramp((32, 32), 100), np.where(np.arange(32) < count, value, 0.1).astype(F), axis=1)
+
+
+@pytest.mark.parametrize(
+    "made, message",
+    [
+        (scaled(0, 1), "'dq': 1 of the 32 scales in 's' is 0"),
+        (scaled(np.nan, 2), "2 of the 32 scales in 's' are NaN"),
+        (activations(-0.1), "'q': 1 of the 1 scales in 's' is negative: expected finite numbers above 0; `inspect"),
+        (activations(1e-42), "is denormal in float32, with fewer bits"),
+        (activations(), None),
+    ],
+)  # fmt: skip
+def test_runs_warn_of_scales(run, tmp_path, made, message):
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("run", "m.onnx", "--trt")
+    assert outcome.code == 0, outcome
+    said = [line for line in outcome.text.splitlines() if "scales in 's'" in line]
+    assert len(said) == (message is not None) and all(message in line for line in said), outcome
