@@ -329,3 +329,11 @@ def test_runs_warn_of_scales(run, tmp_path, made, message):
     assert outcome.code == 0, outcome
     said = [line for line in outcome.text.splitlines() if "scales in 's'" in line]
     assert len(said) == (message is not None) and all(message in line for line in said), outcome
+
+
+def test_weights_below_the_smallest_scale(run, tmp_path):
+    """Numbers of 1e-40 have small codes under 2^-127, since there is no smaller scale of a block."""
+    codes = ramp((32, 64), 0.05, E4M3)
+    onnx.save(weights(codes, np.full((32, 2), 2.0**-127, F).astype(E8M0), axis=1, block_size=32), tmp_path / "m.onnx")
+    outcome = run("inspect", "model", "m.onnx")
+    assert outcome.code == 0 and "scales are too large" not in outcome.text, outcome
