@@ -80,7 +80,7 @@ def stored_bits(path):
         if name in constants:
             return math.prod(constants[name].dims) * ELEMENT_BITS[TensorProto.DataType.Name(constants[name].data_type)]
         maker = makers[name]
-        assert maker.op_type in ("DequantizeLinear", "Cast", "Reshape"), maker
+        assert maker.op_type in ("DequantizeLinear", "Cast", "Reshape", "Transpose"), maker
         return sum(
             bits_of(each) for each in (maker.input if maker.op_type == "DequantizeLinear" else maker.input[:1]) if each
         )
