@@ -269,6 +269,14 @@ Tensor TensorReader::read_typed(const Plan& plan, const onnx::TensorProto& tenso
   return result;
 }
 
+namespace {
+
+bool is_inside(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return !folder.empty() && std::ranges::mismatch(folder, file).in1 == folder.end();
+}
+
+}  // namespace
+
 std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const std::string& location) {
   if (const auto found = external_files_.find(location); found != external_files_.end()) return found->second;
   const std::filesystem::path relative(location);
@@ -283,11 +291,15 @@ std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const 
     throw error_of(ErrorCode::kNotFound,
                    "[import] {}: {}: its external data '{}' does not exist; try --external-data-dir", file_.source,
                    plan.what, path.string());
-  const std::filesystem::path real_folder = std::filesystem::canonical(folder_, failed);
-  const std::filesystem::path real = failed ? std::filesystem::path() : std::filesystem::canonical(path, failed);
-  const auto [end, unused] = std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end());
-  if (failed || end != real_folder.end())
-    fail(plan.what, fmt::format("its external data '{}' is a link that leaves the model's folder", location));
+  // Caches link both the model and its data to files in one other folder.
+  const std::filesystem::path real = std::filesystem::canonical(path, failed);
+  if (failed || !(is_inside(real, std::filesystem::canonical(folder_, failed)) ||
+                  is_inside(real, std::filesystem::canonical(file_.source, failed).parent_path())))
+    fail(
+        plan.what,
+        fmt::format("its external data '{}' is a link that leaves the model's folder: to '{}'; try --external-data-dir "
+                    "with the folder of that file, or a copy in the place of the link",
+                    location, real.string()));
   if (!std::filesystem::is_regular_file(real, failed))
     fail(plan.what, fmt::format("its external data '{}' is not a file", path.string()));
   return external_files_[location] = MappedFile::open(real);

@@ -234,6 +234,22 @@ TEST(ExternalData, OutsideOfTheFolderIsRefused) {
   EXPECT_NO_THROW(inside.load());
 }
 
+// As caches of downloads have them: blobs of which each model's folder has links.
+TEST(ExternalData, LinksLeadToWhereTheModelIsALinkTo) {
+  ExternalModel cached("model.onnx.data");
+  cached.folder.write("blobs/a1", cached.model.bytes());
+  std::filesystem::rename(cached.folder / "models/weights.bin", cached.folder / "blobs/b2");
+  std::filesystem::create_symlink("../blobs/a1", cached.folder / "models/model.onnx");
+  std::filesystem::create_symlink("../blobs/b2", cached.folder / "models/model.onnx.data");
+  const auto network = import_onnx(cached.folder / "models/model.onnx", op_registry());
+  EXPECT_THAT(network->tensor(network->outputs[0]).value.values<float>(), ElementsAre(0, 1));
+  // The data of another model, or what lies in no such folder.
+  std::filesystem::remove(cached.folder / "models/model.onnx.data");
+  std::filesystem::create_symlink("../outside.bin", cached.folder / "models/model.onnx.data");
+  expect_error(ErrorCode::kInvalidFile, {"'w'", "link", "outside.bin", "--external-data-dir"},
+               [&] { import_onnx(cached.folder / "models/model.onnx", op_registry()); });
+}
+
 TEST(ExternalData, MissingIsRefused) {
   ExternalModel("missing.bin").expect_refused(ErrorCode::kNotFound, {"'w'", "missing.bin", "--external-data-dir"});
 }
