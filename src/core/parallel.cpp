@@ -26,17 +26,21 @@ int checked_threads(std::int64_t count, std::string_view where) {
 // either saves. OpenMP keeps the team per calling thread.
 namespace {
 
-/// The threads of a team do not live on in a forked process (multiprocessing, loaders of data): a child of a process
-/// that may have had one computes with the thread that it has, instead of waiting for them forever.
+/// The threads of a team do not live on in a forked process (multiprocessing, loaders of data), which would wait for
+/// them forever: they end before, and whoever computes next starts others. A child that is forked in the middle of a
+/// parallel loop computes with the thread that it has.
 class AfterFork {
  public:
   AfterFork() noexcept {
-    ::pthread_atfork(nullptr, nullptr, [] { forget_team(); });
+    ::pthread_atfork([] { end_team(); }, nullptr, [] { forget_team(); });
   }
   static void use_team() noexcept { has_team.store(true, std::memory_order_relaxed); }
   static bool is_alone() noexcept { return alone.load(std::memory_order_relaxed); }
 
  private:
+  static void end_team() noexcept {
+    if (has_team && omp_pause_resource_all(omp_pause_hard) == 0) has_team = false;
+  }
   static void forget_team() noexcept {
     if (!has_team) return;
     alone = true;

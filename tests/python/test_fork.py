@@ -29,6 +29,28 @@ def test_a_forked_process_computes():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_forked_process_runs_convolutions_that_were_made_for_several_threads():
+    from ulpscope import Engine
+
+    random = np.random.default_rng(0)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["c"], strides=[2, 2]), helper.make_node("Relu", ["c"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 64, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(random.normal(size=(32, 3, 3, 3)).astype(np.float32), "w")])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    engine = Engine(model, threads=2)
+    feeds = [{"x": random.normal(size=(n, 3, 64, 64)).astype(np.float32)} for n in (1, 2)]
+    expected = [engine.run(feed)["y"].tobytes() for feed in feeds]
+    right = lambda: [engine.run(feed)["y"].tobytes() for feed in feeds] == expected  # noqa: E731
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if right() else 3)
+    assert right()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_forked_process_has_an_onnxruntime_of_its_own():
     from ulpscope import Engine
 
