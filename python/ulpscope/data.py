@@ -103,9 +103,9 @@ def names_of(value: Names, what: str) -> list[str]:
 
 
 def precisions_of(value: Names, what: str) -> list[str]:
-    """The same of precisions, by their short names: "float16" is "fp16"."""
+    """The same of precisions, by their short names: "float16" and "FP16" are "fp16"."""
     short = {request: name for name, request in _core.precisions()}
-    return [short.get(name, name) for name in names_of(value, what)]
+    return [short.get(name, name) for name in map(str.lower, names_of(value, what))]
 
 
 def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:

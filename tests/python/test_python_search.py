@@ -53,7 +53,7 @@ def test_products_are_tried_and_kept_in_tf32(program, folder, caplog):
     samples = beyond_fp16(folder / "m.onnx")
     save_inputs(folder / "in.json", samples[:1])
     answer = ulpscope.search(
-        "m.onnx", samples, "fp16", fallback=["tf32", "float32"], threshold=1e-2, objective="smallest", repair=False
+        "m.onnx", samples, "FP16", fallback=["tf32", "float32"], threshold=1e-2, objective="smallest", repair=False
     )
     assert answer.verdict == "found", answer.message
     assert {layer.name: layer.precision for layer in answer.layers} == {"Up": "tf32", "Down": "tf32"}
