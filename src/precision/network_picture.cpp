@@ -95,7 +95,7 @@ std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const Te
       see(id, input.tensor.cast(DataType::kFloat32));
   const BuildOptions& build = space.options().build;
   std::vector<std::optional<Answer::Magnitudes>> ranges(tensors.size());
-  const CalibrationOptions options{.threads = build.threads};
+  const CalibrationOptions options = space.trials().range_options();
   const WeightCache& weights = space.trials().weights();
   if (find_backend(build.backend).has_own_memory())
     visit_counts(network, tensors, samples, options, weights, build.backend,

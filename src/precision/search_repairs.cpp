@@ -183,15 +183,6 @@ void repair_constants(SearchState& search) {
   });
 }
 
-/// For the values of tensors whose ranges are taken.
-CalibrationOptions range_options(const SearchState& search) {
-  CalibrationOptions result;
-  result.threads = search.options.build.threads;
-  const std::size_t limit = search.options.memory_limit;
-  result.memory_limit = limit > 0 ? limit / 8 : std::min(result.memory_limit, search.space().trials().working_memory());
-  return result;
-}
-
 /// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit, and larger data lose
 /// nothing by it.
 void equalize(SearchState& search) {
@@ -203,8 +194,8 @@ void equalize(SearchState& search) {
   if (tensors.empty()) return;
   search.show(Stage::kChannels);
   std::vector<Repair> found;
-  const auto ranges =
-      channel_ranges(*search.current.network, tensors, search.data.samples, range_options(search), trials.weights());
+  const auto ranges = channel_ranges(*search.current.network, tensors, search.data.samples,
+                                     search.space().trials().range_options(), trials.weights());
   for (const Equalization& each : find_equalizations(*spec, low, ranges, search.current.scales))
     found.push_back(repair_of(each));
   if (found.empty()) return;
@@ -244,8 +235,8 @@ void scale_regions(SearchState& search) {
   if (before <= search.answer.margin) return;
   Trials& trials = first.trials();
   const RegionScaling found =
-      find_region_scaling(*trials.specialization(), fp16, search.data.samples, range_options(search), trials.weights(),
-                          search.current.scales, search.options.build.backend);
+      find_region_scaling(*trials.specialization(), fp16, search.data.samples, search.space().trials().range_options(),
+                          trials.weights(), search.current.scales, search.options.build.backend);
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
   if (found.regions.empty()) return;
   const std::vector<TensorMap> exact = exact_outputs(search, first, samples);

@@ -47,7 +47,7 @@ std::string_view held_in(Stage stage) noexcept {
     case Stage::kPredicting:
       return "values, errors and gradients of all layers of the samples that it works on";
     case Stage::kExplaining:
-      return "inputs and outputs of the kept layers of the samples that it works on";
+      return "values whose magnitudes the report shows, and what the kept layers read and write";
     default:
       return "activations that trials share, inputs and outputs of all samples, and weights in each precision";
   }

@@ -187,6 +187,13 @@ std::size_t Trials::working_memory() {
   return std::min(kMostWorking, kWorking + 2 * run_bytes());
 }
 
+CalibrationOptions Trials::range_options() {
+  CalibrationOptions result;
+  result.threads = options_.threads;
+  result.memory_limit = memory_limit_ != 0 ? memory_limit_ / 8 : std::min(result.memory_limit, working_memory());
+  return result;
+}
+
 std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
   return run(assignment, 0, num_samples(), keep);
 }

@@ -15,6 +15,7 @@
 #include "graph/network.h"
 #include "runtime/executable.h"
 #include "ulpscope/answer.h"
+#include "ulpscope/calibrate.h"
 
 namespace ulpscope {
 
@@ -85,6 +86,8 @@ class Trials {
   RemoteSamples* remote() noexcept { return remote_.get(); }
   /// Bytes for all that the samples need that are worked on at a time.
   std::size_t working_memory();
+  /// For the values of tensors whose ranges are taken.
+  CalibrationOptions range_options();
 
  private:
   ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);

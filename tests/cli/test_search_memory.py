@@ -87,6 +87,15 @@ def deep(binary, tmp_path_factory):
     return folder, words, run, used, said, answer
 
 
+def test_what_the_report_shows_is_taken_in_portions(binary, deep):
+    """Nothing is kept and nothing explained: the magnitudes of all tensors, for the report, are what is left."""
+    folder, words, run, *_ = deep
+    words = [*words, "--threshold", "0.5"]
+    used, status, said = peak(binary, words, folder)
+    assert status == 0 and "none." in said, said
+    assert used < PROGRAM + 2 * run + 200 * MB, (used / MB, run / MB)
+
+
 def found(answer):
     return [answer[key] for key in ("layers", "sensitivities", "message")], [
         (t["kind"], t["raised"], t["used"]) for t in answer["trials"]
