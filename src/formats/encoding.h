@@ -1,6 +1,7 @@
 // How a tensor is stored: the format of its elements, and the scales that these are multiplied by.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -50,6 +51,11 @@ struct ScaleLayout {
     const std::int64_t position = element / inner % axis;
     if (!blocked) return rows == 0 ? position : element / (inner * axis) / rows * axis + position;
     return (element / (inner * axis) * groups + position / block) * inner + element % inner;
+  }
+
+  /// How many elements from this one on, at least, have the same scale; no more than `most`.
+  std::int64_t run(std::int64_t element, std::int64_t most) const noexcept {
+    return shared ? most : std::min(most, blocked ? 1 : inner - element % inner);
   }
 
   std::int64_t axis = 1, inner = 1;  ///< The tensor as (anything, axis, inner).

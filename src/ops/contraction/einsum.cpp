@@ -1,15 +1,18 @@
 // Einstein's summation convention.
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/adjoint_values.h"
 #include "ops/contraction/einsum_form.h"
 #include "ops/elementwise.h"
 #include "ops/fail.h"
+#include "ops/movement.h"
 #include "ops/multiply_adds.h"
 
 namespace ulpscope::ops {
@@ -150,6 +153,92 @@ Sum<T> sum_products(const Equation& e, const std::vector<const T*>& data, std::v
   return sum;
 }
 
+constexpr std::int64_t kLanes = 16;
+using LaneSums = std::array<double, kLanes>;
+
+/// sums[j] += a[i] * b[i][j] for every i, one after the other: a product is rounded to float32, a sum is not.
+ULPSCOPE_VECTOR_CLONES void add_products(const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
+                                         std::int64_t count, double* sums) {
+  double total[kLanes];
+  std::copy_n(sums, kLanes, total);
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      const float product = a[i * a_step] * b[i * b_step + j];
+      total[j] += static_cast<double>(product);
+    }
+  std::copy_n(total, kLanes, sums);
+}
+
+/// sum_products() for so many elements of the last index of the output, which lie side by side in operand 1 and repeat
+/// those of operand 0.
+LaneSums sum_lanes(const Equation& e, const float* a, const float* b, std::size_t first) {
+  LaneSums sums{};
+  const std::size_t last = e.sizes.size();
+  if (first >= last) {
+    add_products(a, 0, b, 0, 1, sums.data());
+  } else if (first + 1 == last) {
+    add_products(a, e.strides[0][first], b, e.strides[1][first], e.sizes[first], sums.data());
+  } else {
+    for (std::int64_t i = 0; i < e.sizes[first]; ++i) {
+      const LaneSums inner = sum_lanes(e, a + i * e.strides[0][first], b + i * e.strides[1][first], first + 1);
+      for (std::size_t j = 0; j < inner.size(); ++j) sums[j] += inner[j];
+    }
+  }
+  return sums;
+}
+
+/// The same numbers, with the elements of this index side by side; `strides` become those of the result.
+Tensor side_by_side(const Tensor& operand, const Equation& e, std::size_t index, std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> dense(strides.size(), 0);
+  Shape shape;
+  std::vector<std::int64_t> from, to;
+  std::int64_t count = 1;
+  const auto add = [&](std::size_t i) {
+    if (strides[i] == 0) return;
+    shape.push_back(e.sizes[i]);
+    from.push_back(strides[i]);
+    to.push_back(dense[i] = count);
+    count *= e.sizes[i];
+  };
+  add(index);
+  for (std::size_t i = strides.size(); i-- > 0;)
+    if (i != index) add(i);
+  Tensor result(operand.type(), {count});
+  copy_strided(operand.type(), operand.raw(), from, result.raw(), to, shape);
+  strides = std::move(dense);
+  return result;
+}
+
+/// Two operands of which one alone has the last index of the output, as in products of matrices: many elements at a
+/// time, with the same bits. False: it is none of these.
+bool run_lanes(Equation e, std::vector<Tensor> operands, float* out, std::int64_t size) {
+  if (operands.size() != 2 || e.output.empty() || size == 0) return false;
+  const std::size_t last = e.output.size() - 1;
+  if (e.strides[0][last] != 0) {
+    std::swap(operands[0], operands[1]);
+    std::swap(e.strides[0], e.strides[1]);
+  }
+  const std::int64_t width = e.sizes[last];
+  if (e.strides[0][last] != 0 || e.strides[1][last] == 0 || width < kLanes) return false;
+  if (e.strides[1][last] != 1) operands[1] = side_by_side(operands[1], e, last, e.strides[1]);
+  const std::int64_t blocks = (width + kLanes - 1) / kLanes;
+  parallel_for(size / width * blocks, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      // The last block overlaps with the one ahead.
+      const std::int64_t at = std::min(i % blocks * kLanes, width - kLanes);
+      const float *a = operands[0].data<float>(), *b = operands[1].data<float>() + at;
+      std::int64_t rest = i / blocks;
+      for (std::size_t axis = last; axis-- > 0; rest /= e.sizes[axis]) {
+        a += rest % e.sizes[axis] * e.strides[0][axis];
+        b += rest % e.sizes[axis] * e.strides[1][axis];
+      }
+      std::ranges::transform(sum_lanes(e, a, b, e.output.size()), out + i / blocks * width + at,
+                             [](double sum) { return static_cast<float>(sum); });
+    }
+  });
+  return true;
+}
+
 void run_einsum(KernelContext& ctx) {
   // Integers wrap around: in 64 bits, as in fewer.
   const DataType type = ctx.input(0).type(), wide = is_integer(type) ? DataType::kInt64 : type;
@@ -160,6 +249,7 @@ void run_einsum(KernelContext& ctx) {
     operands.push_back(type == wide ? ctx.input(i) : ctx.input(i).cast(wide));
   }
   const Equation e = parse_equation(ctx.layer(), shapes);
+  if (wide == DataType::kFloat32 && run_lanes(e, operands, ctx.output(0).data<float>(), ctx.output(0).size())) return;
   Tensor sums = type == wide ? ctx.output(0) : Tensor(wide, ctx.output(0).shape());
   with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&]<typename T>(T) {
     std::vector<const T*> data;

@@ -155,9 +155,30 @@ void infer_col2im(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
+/// Element k of all blocks, by rows of positions: add(position, pixel, pixels to the next one, how many), of those that
+/// lie in the image.
+template <typename Add>
+void for_each_row_of_blocks(const BlockPlan& p, std::int64_t k, const Add& add) {
+  const std::size_t rank = p.image.size();
+  Shape from(rank);  // Where the element is in the first block.
+  for (std::size_t d = rank; d-- > 0; k /= p.block[d]) from[d] = k % p.block[d] * p.dilations[d] - p.pads[d];
+  if (rank == 0) return add(0, 0, 1, 1);
+  const std::int64_t width = p.positions.back(), step = p.strides.back(), rows = num_elements(p.positions) / width;
+  const OutputRange valid = valid_outputs(width, p.image.back(), step, from.back());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t at = from.back() + valid.begin * step, stride = p.image.back(), position = row;
+    bool inside = valid.begin < valid.end;
+    for (std::size_t d = rank - 1; d-- > 0; position /= p.positions[d], stride *= p.image[d]) {
+      const std::int64_t i = position % p.positions[d] * p.strides[d] + from[d];
+      inside = inside && i >= 0 && i < p.image[d];
+      at += i * stride;
+    }
+    if (inside) add(row * width + valid.begin, at, step, valid.end - valid.begin);
+  }
+}
+
 void run_col2im(KernelContext& ctx) {
   const BlockPlan p = block_plan(ctx);
-  const std::size_t rank = p.image.size();
   const std::int64_t volume = num_elements(p.block), length = num_elements(p.positions), pixels = num_elements(p.image);
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* in = ctx.input(0).data<T>();
@@ -167,20 +188,10 @@ void run_col2im(KernelContext& ctx) {
         T* image = out + plane * pixels;
         std::fill(image, image + pixels, T{});
         for (std::int64_t k = 0; k < volume; ++k)
-          for (std::int64_t l = 0; l < length; ++l) {
-            std::int64_t at = 0, stride = 1, tap = k, position = l;
-            bool inside = true;
-            for (std::size_t d = rank; d-- > 0;) {
-              const std::int64_t i =
-                  position % p.positions[d] * p.strides[d] - p.pads[d] + tap % p.block[d] * p.dilations[d];
-              position /= p.positions[d];
-              tap /= p.block[d];
-              inside = inside && i >= 0 && i < p.image[d];
-              at += i * stride;
-              stride *= p.image[d];
-            }
-            if (inside) image[at] = static_cast<T>(image[at] + in[(plane * volume + k) * length + l]);
-          }
+          for_each_row_of_blocks(p, k, [&](std::int64_t first, std::int64_t at, std::int64_t step, std::int64_t count) {
+            const T* x = in + (plane * volume + k) * length + first;
+            for (std::int64_t i = 0; i < count; ++i) image[at + i * step] = static_cast<T>(image[at + i * step] + x[i]);
+          });
       }
     });
   });

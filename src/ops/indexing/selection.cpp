@@ -165,10 +165,25 @@ void run_top_k(KernelContext& ctx) {
                    const std::int64_t from = line / inner * size * inner + line % inner;
                    const std::int64_t to = line / inner * k * inner + line % inner;
                    sort_keys(ctx, in, from, inner, size, keys.data());
-                   for (std::size_t i = 0; i < order.size(); ++i) order[i] = {keys[i] ^ flip, i};
-                   // Selecting first is linear in `size`; a heap of k is not when k is large.
-                   if (k < size) std::nth_element(order.begin(), order.begin() + k, order.end());
-                   std::sort(order.begin(), order.begin() + k);
+                   const auto fill = [&](std::int64_t first, std::int64_t last) {
+                     for (std::int64_t i = first; i < last; ++i) order[i] = {keys[i] ^ flip, i};
+                   };
+                   const auto chosen = order.begin() + k;
+                   // Of a few, most others are told by a comparison. Selecting is linear in `size` for any k.
+                   if (k > 0 && k <= size / 8) {
+                     fill(0, k);
+                     std::make_heap(order.begin(), chosen);
+                     for (std::int64_t i = k; i < size; ++i) {
+                       if ((keys[i] ^ flip) >= order[0].first) continue;
+                       std::pop_heap(order.begin(), chosen);
+                       order[k - 1] = {keys[i] ^ flip, i};
+                       std::push_heap(order.begin(), chosen);
+                     }
+                   } else {
+                     fill(0, size);
+                     if (k < size) std::nth_element(order.begin(), chosen, order.end());
+                   }
+                   std::sort(order.begin(), chosen);
                    for (std::int64_t i = 0; i < k; ++i) {
                      const std::int64_t index = order[static_cast<std::size_t>(i)].second;
                      if (values != nullptr)

@@ -1,5 +1,6 @@
 // Operators that give the elements another shape, repeat them or choose among them.
 #include <algorithm>
+#include <array>
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
@@ -171,6 +172,16 @@ void infer_where(InferContext& ctx) {
   ctx.set_shape(0, broadcast_or_fail(ctx, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)), ctx.shape(2)));
 }
 
+/// Without a branch, which conditions that vary would mispredict. A step of 0 or 1 that compilers know.
+template <typename Word, std::int64_t x_step, std::int64_t y_step>
+void choose_row(const bool* condition, const void* x, const void* y, void* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto mask = static_cast<Word>(-static_cast<int>(condition[i]));
+    const Word a = load_word<Word>(x, i * x_step), b = load_word<Word>(y, i * y_step);
+    store_word(out, i, static_cast<Word>((a & mask) | (b & static_cast<Word>(~mask))));
+  }
+}
+
 void run_where(KernelContext& ctx) {
   const Tensor &condition = ctx.input(0), &x = ctx.input(1), &y = ctx.input(2);
   Tensor& out = ctx.output(0);
@@ -180,11 +191,20 @@ void run_where(KernelContext& ctx) {
                     broadcast_strides(y.shape(), out.shape())});
   const bool* choose = condition.data<bool>();
   with_word(x.type(), [&]<typename Word>(Word) {
+    constexpr auto kRows =
+        std::array{choose_row<Word, 0, 0>, choose_row<Word, 0, 1>, choose_row<Word, 1, 0>, choose_row<Word, 1, 1>};
+    const auto choose_in = kRows[static_cast<std::size_t>(2 * rows.step(1) + rows.step(2))];
     rows.for_each([&](std::int64_t first, const std::int64_t* at) {
-      for (std::int64_t i = 0; i < rows.count(); ++i)
-        store_word(out.raw(), first + i,
-                   choose[at[0] + i * rows.step(0)] ? load_word<Word>(x.raw(), at[1] + i * rows.step(1))
-                                                    : load_word<Word>(y.raw(), at[2] + i * rows.step(2)));
+      const bool* chosen = choose + at[0];
+      if (rows.step(0) != 0)
+        return choose_in(chosen, element(x, at[1]), element(y, at[2]), element(out, first), rows.count());
+      const std::size_t k = *chosen ? 1 : 2;
+      const std::byte* from = element(*chosen ? x : y, at[k]);
+      auto* to = reinterpret_cast<Word*>(element(out, first));
+      if (rows.step(k) == 0)
+        std::fill_n(to, rows.count(), load_word<Word>(from, 0));
+      else
+        std::memcpy(to, from, static_cast<std::size_t>(rows.count()) * sizeof(Word));
     });
   });
 }

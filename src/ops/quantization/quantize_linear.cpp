@@ -1,5 +1,6 @@
 // QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "formats/coded_elements.h"
 #include "formats/rounding.h"
 #include "ops/conversion/narrowing.h"
@@ -62,6 +63,15 @@ void for_each_piece(KernelContext& ctx, const ScaleLayout& layout, const Tensor&
   parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) { function(begin, end, ratio); });
 }
 
+/// quantize() of in[i] / scale, as bytes.
+void to_bytes(const float* in, std::uint8_t* out, std::int64_t count, float scale, std::int32_t zero, double low,
+              double high) {
+  quantize_bytes(in, out, static_cast<std::size_t>(count), scale, static_cast<float>(low - zero),
+                 static_cast<float>(high - zero));
+  if (zero == 0) return;
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<std::uint8_t>(out[i] + zero);
+}
+
 void run_quantize_linear(KernelContext& ctx) {
   const Tensor x = ctx.input(0).cast(DataType::kFloat32);
   const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
@@ -81,9 +91,20 @@ void run_quantize_linear(KernelContext& ctx) {
     return;
   }
   const auto zero = zero_points(ctx, 2);
+  const double low = format.lowest(), high = format.largest();
+  if (size_of(ctx.output(0).type()) == 1 && ctx.attributes().integer("precision", 0) == 0) {
+    auto* out = static_cast<std::uint8_t*>(ctx.output(0).raw());
+    const float* in = x.data<float>();
+    parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin, count = 0; i < end; i += count) {
+        count = layout.run(i, end - i);
+        to_bytes(in + i, out + i, count, scales.data<float>()[layout.index(i)], zero_at(zero, i), low, high);
+      }
+    });
+    return;
+  }
   with_type(TargetTypes{}, ctx, ctx.output(0).type(), [&]<typename T>(T) {
     T* out = ctx.output(0).data<T>();
-    const double low = format.lowest(), high = format.largest();
     for_each_piece(ctx, layout, x, scales, [&](std::int64_t begin, std::int64_t end, const auto& ratio) {
       for (std::int64_t i = begin; i < end; ++i) out[i] = quantize<T>(ratio(i), zero_at(zero, i), low, high);
     });
@@ -125,21 +146,42 @@ void infer_dynamic_quantize_linear(InferContext& ctx) {
   ctx.set_shape(0, ctx.shape(0));
 }
 
+struct Range {
+  float low = 0, high = 0;
+};
+/// Of the numbers and 0; NaN is none of them.
+ULPSCOPE_VECTOR_CLONES Range range_with_zero(const float* x, std::size_t count) {
+  constexpr std::size_t kLanes = 16;
+  float lows[kLanes] = {}, highs[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      lows[j] = x[i + j] < lows[j] ? x[i + j] : lows[j];
+      highs[j] = x[i + j] > highs[j] ? x[i + j] : highs[j];
+    }
+  Range range;
+  for (std::size_t j = 0; j < kLanes; ++j) {
+    range.low = std::min(range.low, lows[j]);
+    range.high = std::max(range.high, highs[j]);
+  }
+  for (; i < count; ++i) {
+    range.low = std::min(range.low, x[i]);
+    range.high = std::max(range.high, x[i]);
+  }
+  return range;
+}
+
 void run_dynamic_quantize_linear(KernelContext& ctx) {
   const auto x = ctx.input(0).values<float>();
-  float low = 0, high = 0;
-  for (float v : x) {
-    low = std::min(low, v);
-    high = std::max(high, v);
-  }
+  const auto [low, high] = range_with_zero(x.data(), x.size());
   // Of nothing but zeros, any scale will do: 1, as in ONNX Runtime. 0 would make NaN of what is divided by it.
   const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   const std::uint8_t zero = scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0);
   if (ctx.has_output(0)) {
     std::uint8_t* out = ctx.output(0).data<std::uint8_t>();
     parallel_for(ctx.input(0).size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        out[i] = scale == 0 ? zero : quantize<std::uint8_t>(x[static_cast<std::size_t>(i)] / scale, zero);
+      if (scale == 0) return std::fill(out + begin, out + end, zero);
+      to_bytes(x.data() + begin, out + begin, end - begin, scale, zero, 0, 255);
     });
   }
   if (ctx.has_output(1)) *ctx.output(1).data<float>() = scale;

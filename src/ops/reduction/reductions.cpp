@@ -147,6 +147,31 @@ OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
   return op;
 }
 
+/// The largest, or smallest, of elements or lanes.
+template <bool smallest>
+constexpr auto kExtremeOf = [](const auto& row, std::int64_t length) {
+  const auto pick = [](auto a, auto b) { return smallest ? smaller(a, b) : larger(a, b); };
+  const auto none = []<typename T>(T) {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (Limits::has_infinity) return smallest ? Limits::infinity() : -Limits::infinity();
+    return smallest ? Limits::max() : Limits::lowest();
+  };
+  using Element = std::remove_cvref_t<decltype(row[0])>;
+  if constexpr (std::is_same_v<Element, Lanes>) {
+    Lanes result;
+    std::ranges::fill(result.values, none(0.0F));
+    for (std::int64_t i = 0; i < length; ++i) {
+      const Lanes next = row[i];
+      for (std::int64_t j = 0; j < Lanes::kCount; ++j) result.values[j] = pick(result.values[j], next.values[j]);
+    }
+    return result;
+  } else {
+    Element result = none(Element{});
+    for (std::int64_t i = 0; i < length; ++i) result = pick(result, row[i]);
+    return result;
+  }
+};
+
 /// The sum of function(x[i]).
 template <typename T, typename Function>
 T row_sum(const T* row, std::int64_t length, const Function& function) {
@@ -277,12 +302,28 @@ OpDef arg_extreme_row(std::string_view name, void (*run)(KernelContext&)) {
           .axes = axes_of_attribute<0>};
 }
 
-/// out[i] = function(out[i - 1], x[i]) from `start`. Attributes exclusive (up to each element, without it) and reverse.
+/// out[i] = function(out[i - 1], x[i]) from `start`, of so many lines side by side whose elements lie a stride apart.
+template <std::int64_t lines, typename T, typename Function>
+void accumulate_lines(const T* x, T* y, const CumulativeForm& form, std::int64_t length, std::int64_t stride, T start,
+                      const Function& function) {
+  T total[lines];
+  std::fill_n(total, lines, start);
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t at = (form.reverse ? length - 1 - i : i) * stride;
+    T next[lines];
+    for (std::int64_t j = 0; j < lines; ++j) next[j] = function(total[j], x[at + j]);
+    std::copy_n(form.exclusive ? total : next, lines, y + at);
+    std::copy_n(next, lines, total);
+  }
+}
+
+/// Attributes exclusive (up to each element, without it) and reverse.
 template <typename Function>
 void run_cumulative(KernelContext& ctx, int start, Function function) {
   const Tensor& in = ctx.input(0);
-  const bool exclusive = ctx.attributes().integer("exclusive", 0) != 0;
-  const bool reverse = ctx.attributes().integer("reverse", 0) != 0;
+  constexpr std::int64_t kLines = 16;
+  const CumulativeForm form{.exclusive = ctx.attributes().integer("exclusive", 0) != 0,
+                            .reverse = ctx.attributes().integer("reverse", 0) != 0};
   const std::vector<std::int64_t> axes = ctx.input_ints(1);
   if (axes.size() != 1) ctx.fail("expected one axis, got {}", axes.size());
   const auto axis = static_cast<std::size_t>(normalize_axis(ctx, axes[0], in.rank()));
@@ -294,15 +335,12 @@ void run_cumulative(KernelContext& ctx, int start, Function function) {
     T* y = ctx.output(0).template data<T>();
     parallel_for(outer * inner, std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, length)),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t line = begin; line < end; ++line) {
+                   for (std::int64_t line = begin; line < end;) {
                      const std::int64_t base = line / inner * length * inner + line % inner;
-                     T total = static_cast<T>(start);
-                     for (std::int64_t i = 0; i < length; ++i) {
-                       const std::int64_t at = base + (reverse ? length - 1 - i : i) * inner;
-                       if (exclusive) y[at] = total;
-                       total = function(total, x[at]);
-                       if (!exclusive) y[at] = total;
-                     }
+                     const bool wide = std::min(end - line, inner - line % inner) >= kLines;
+                     const auto run = wide ? accumulate_lines<kLines, T, Function> : accumulate_lines<1, T, Function>;
+                     run(x + base, y + base, form, length, inner, static_cast<T>(start), function);
+                     line += wide ? kLines : 1;
                    }
                  });
   });
@@ -338,18 +376,6 @@ OpDef cumulative_row(std::string_view name, int since_version, void (*run)(Kerne
 // What a row becomes.
 constexpr auto kSquaresOf = []<typename T>(const T* row, std::int64_t length) {
   return row_sum(row, length, [](T x) { return times(x, x); });
-};
-constexpr auto kLargestOf = []<typename T>(const T* row, std::int64_t length) {
-  using Limits = std::numeric_limits<T>;
-  T largest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  for (std::int64_t i = 0; i < length; ++i) largest = larger(largest, row[i]);
-  return largest;
-};
-constexpr auto kSmallestOf = []<typename T>(const T* row, std::int64_t length) {
-  using Limits = std::numeric_limits<T>;
-  T smallest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-  for (std::int64_t i = 0; i < length; ++i) smallest = smaller(smallest, row[i]);
-  return smallest;
 };
 constexpr auto kProductOf = []<typename T>(const T* row, std::int64_t length) {
   T product = 1;
@@ -419,7 +445,7 @@ OpTable reductions() {
           [](Context ctx) { ctx.set(0, (exp(input(ctx, 0) - kept_output(ctx)) * kept_gradient(ctx)).id); }),
       // ReduceMax, ai.onnx 1, 11, 12, 13, 18, 20: the largest element over axes; NaN wins. Of bools too, from opset 20.
       reduction<AllTypes>({.name = "ReduceMax", .function = F::kReduceMax, .exactness = Exactness::kSelects},
-                          kLargestOf, adjoint_extreme_of_row),
+                          AlsoByColumns{kExtremeOf<false>}, adjoint_extreme_of_row),
       // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate. Of nothing: 0.
       reduction({.name = "ReduceMean", .function = F::kReduceMean},
                 AlsoByColumns{[](const auto& row, std::int64_t length) { return row_mean(row, length); }},
@@ -427,7 +453,7 @@ OpTable reductions() {
       // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
       // 20.
       reduction<AllTypes>({.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
-                          kSmallestOf, adjoint_extreme_of_row),
+                          AlsoByColumns{kExtremeOf<true>}, adjoint_extreme_of_row),
       // ReduceProd, ai.onnx 1, 11, 13, 18: the product over axes.
       reduction({.name = "ReduceProd"}, kProductOf, adjoint_product_of_row),
       // ReduceSum, ai.onnx 1, 11, 13: the sum over axes.

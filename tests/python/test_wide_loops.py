@@ -1,0 +1,204 @@
+"""Operators whose loops take many elements at a time: the bits of NumPy's, at sizes around their blocks, for each
+number of threads."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from ulpscope import Engine
+
+RANDOM = np.random.default_rng(0)
+
+
+def check(op, operands, expected, constants=(), opset=20, **attributes):
+    """All operands but those named by position in `constants` are inputs."""
+    names = [f"i{i}" for i in range(len(operands))]
+    feeds = {name: value for i, (name, value) in enumerate(zip(names, operands)) if i not in constants}
+    given = [numpy_helper.from_array(operands[i], names[i]) for i in constants]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, [f"o{i}" for i in range(len(expected))], **attributes)], "g",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feeds.items()],
+        [helper.make_tensor_value_info(f"o{i}", helper.np_dtype_to_tensor_dtype(np.asarray(e).dtype), None)
+         for i, e in enumerate(expected)], given)  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    for threads in (1, 3):
+        outputs = Engine(model, threads=threads).run(feeds)
+        for i, value in enumerate(expected):
+            assert outputs[f"o{i}"].tobytes() == np.asarray(value).tobytes(), (op, threads, i)
+
+
+def numbers(*shape):
+    """Few different ones, so that many are equal; no NaN."""
+    return RANDOM.integers(-9, 10, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float64])
+@pytest.mark.parametrize(
+    "shapes", [((37, 53),) * 3, ((37, 1), (37, 53), (1, 53)), ((1, 53), (37, 1), ()), ((37, 1), (), (37, 53)),
+               ((1, 1, 53), (4, 7, 53), (4, 7, 1))]
+)  # fmt: skip
+def test_where(dtype, shapes):
+    condition = RANDOM.random(shapes[0]) < 0.5
+    x, y = (RANDOM.integers(0, 200, shape).astype(dtype) for shape in shapes[1:])
+    check("Where", [condition, x, y], [np.where(condition, x, y)])
+
+
+def test_where_keeps_the_bits_of_nan():
+    bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800001] * 20, np.uint32)
+    x, y = bits.view(np.float32), np.zeros(60, np.float32)
+    condition = np.arange(60) % 2 == 0
+    check("Where", [condition, x, y], [np.where(condition, bits, 0).astype(np.uint32).view(np.float32)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("shape,axis", [((5, 37, 45), 1), ((33, 50), 0), ((33, 50), 1), ((7, 9, 16), 0), ((40,), 0)])
+@pytest.mark.parametrize("exclusive,reverse", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_cumulative_sums(dtype, shape, axis, exclusive, reverse):
+    x = RANDOM.integers(-1000, 1000, shape).astype(dtype)
+    if dtype == np.float32:
+        x = x / np.float32(7)
+    turned = np.flip(x, axis) if reverse else x
+    sums = np.cumsum(turned, axis=axis, dtype=dtype)
+    if exclusive:
+        first = np.zeros_like(np.take(sums, [0], axis))
+        sums = np.concatenate([first, np.take(sums, range(shape[axis] - 1), axis)], axis)
+    expected = np.ascontiguousarray(np.flip(sums, axis) if reverse else sums)
+    check("CumSum", [x, np.array(axis)], [expected], (1,), exclusive=exclusive, reverse=reverse)
+
+
+@pytest.mark.parametrize("k", [0, 1, 5, 12, 13, 60, 100])
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("order", ["random", "rising", "falling"])
+def test_the_first_of_equals_come_first(k, largest, order):
+    x = numbers(40, 100)
+    if order != "random":
+        x = np.sort(x, axis=1)[:, :: 1 if order == "rising" else -1]
+    index = np.argsort(-x if largest else x, axis=1, kind="stable")[:, :k]
+    values = np.take_along_axis(x, index, 1)
+    check("TopK", [x, np.array([k])], [values, index], (1,), largest=largest, axis=1)
+    columns = [np.ascontiguousarray(each.T) for each in (x, values, index)]
+    check("TopK", [columns[0], np.array([k])], columns[1:], (1,), largest=largest, axis=0)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+@pytest.mark.parametrize("shape,axes", [((20, 37), [0]), ((3, 20, 45), [1]), ((4, 5, 33), [0, 1]), ((7, 50), [1])])
+def test_extremes(op, shape, axes):
+    x = numbers(*shape) + np.float32(20)
+    reduce = getattr(np, op.lower())
+    check(f"Reduce{op}", [x, np.array(axes)], [reduce(x, axis=tuple(axes))], (1,), keepdims=0)
+    x.ravel()[:: x.size // 5] = np.nan
+    lost = np.isnan(x).any(axis=tuple(axes))
+    result = Engine(one_node(f"Reduce{op}", [x, np.array(axes)])).run({"x": x})["y"]
+    assert np.array_equal(np.isnan(result), lost)
+    assert np.array_equal(result[~lost], reduce(x, axis=tuple(axes))[~lost])
+
+
+def one_node(op, operands):
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "axes"], ["y"], keepdims=0)], "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, operands[0].shape)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(operands[1], "axes")])  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+def test_the_largest_of_a_channel(count):
+    x = numbers(2, 5, count)
+    check("GlobalMaxPool", [x], [x.max(axis=2, keepdims=True)])
+    # The first of zeros of either sign, whatever is found first.
+    zeros = -np.abs(numbers(1, 1, count))
+    zeros[..., count // 2] = -0.0
+    zeros[..., count - 1] = 0.0
+    where = np.argmax(zeros == 0, axis=2)
+    check("GlobalMaxPool", [zeros], [np.take_along_axis(zeros, where[..., None], 2)])
+    x[0, 0, count // 2] = np.nan
+    x[0, 1, :] = -np.inf
+    expected = x.max(axis=2, keepdims=True)
+    expected[0, 0, 0] = np.nan
+    check("GlobalMaxPool", [x], [expected])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("zero", [0, 3, 100])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+def test_quantized_bytes(dtype, zero, axis):
+    shape = (3, 5, 67)
+    x = np.concatenate([RANDOM.normal(0, 20, 999), (np.arange(-6, 0) * 0.25)]).astype(np.float32).reshape(shape)
+    x.ravel()[:6] = [np.inf, -np.inf, 1e30, -1e30, -0.0, 0.125]
+    scale = np.float32(0.25) if axis is None else RANDOM.choice(np.array([0.25, 0.5, 2], np.float32), shape[axis])
+    zeros = np.full_like(scale, zero, dtype=dtype)
+    along = scale if axis is None else scale.reshape([-1 if d == axis else 1 for d in range(3)])
+    bounds = np.iinfo(dtype)
+    expected = np.clip(np.rint((x / along).astype(np.float64)) + zero, bounds.min, bounds.max).astype(dtype)
+    check("QuantizeLinear", [x, scale, zeros], [expected], (1, 2), **({} if axis is None else {"axis": axis}))
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 1000])
+def test_quantized_by_what_comes(count):
+    x = RANDOM.normal(0.5, 2, count).astype(np.float32)
+    low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
+    scale = np.float32((high - low) / np.float32(255))
+    zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+    expected = np.clip(np.rint((x / scale).astype(np.float64)) + float(zero), 0, 255).astype(np.uint8)
+    check("DynamicQuantizeLinear", [x], [expected, scale, zero])
+
+
+@pytest.mark.parametrize("image,block,strides,dilations,pads", [
+    ((9, 11), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)), ((9, 11), (3, 2), (2, 3), (2, 1), (0, 2, 1, 3)),
+    ((4, 5, 6), (2, 2, 3), (1, 2, 1), (1, 1, 2), (0,) * 6), ((30,), (5,), (2,), (3,), (4, 0)),
+])  # fmt: skip
+def test_blocks_that_overlap(image, block, strides, dilations, pads):
+    rank, channels = len(image), 3
+    positions = [
+        (image[d] + pads[d] + pads[d + rank] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1 for d in range(rank)
+    ]
+    x = RANDOM.normal(size=(2, channels * np.prod(block), np.prod(positions))).astype(np.float32)
+    expected = np.zeros((2, channels, *image), np.float32)
+    taps = x.reshape(2, channels, *block, *positions)
+    for k in np.ndindex(*block):
+        for p in np.ndindex(*positions):
+            at = [p[d] * strides[d] + k[d] * dilations[d] - pads[d] for d in range(rank)]
+            if all(0 <= at[d] < image[d] for d in range(rank)):
+                expected[(slice(None), slice(None), *at)] += taps[(slice(None), slice(None), *k, *p)]
+    windows = {"strides": strides, "dilations": dilations, "pads": pads}
+    check("Col2Im", [x, np.array(image), np.array(block)], [expected], (1, 2), **windows)
+
+
+@pytest.mark.parametrize("equation,shapes", [
+    ("ik,kj->ij", [(5, 40), (40, 37)]), ("bhid,bhjd->bhij", [(2, 3, 7, 8), (2, 3, 33, 8)]), ("i,j->ij", [(9,), (50,)]),
+    ("bnd,hdk->bhnk", [(2, 5, 12), (3, 12, 20)]), ("abk,kcd->abcd", [(3, 4, 6), (6, 2, 16)]),
+    ("kj,ik->ij", [(8, 31), (6, 8)]), ("kj,ik->ij", [(8, 3), (6, 8)]), ("abcd,d->abcd", [(1, 2, 3, 2), (2,)]),
+    ("abd,d->abd", [(2, 3, 20), (20,)]),
+    ("bijk,jkc->bic", [(2, 3, 4, 5), (4, 5, 18)]), ("bij,bjk->ik", [(3, 4, 5), (3, 5, 20)]),
+    ("...k,kj->...j", [(2, 1, 9), (9, 16)]),
+    ("bk,bkj->bj", [(1, 7), (4, 7, 24)]), ("ii,ij->ij", [(6, 6), (6, 19)]), ("iijj,k->ik", [(3, 3, 2, 2), (17,)]),
+])  # fmt: skip
+def test_sums_of_products(equation, shapes):
+    """Products in float32, summed in float64 over the last index first."""
+    operands = [RANDOM.normal(size=shape).astype(np.float32) for shape in shapes]
+    check("Einsum", operands, [summed(equation, operands)], equation=equation)
+
+
+def summed(equation, operands):
+    terms, result = equation.split("->")
+    left = terms.split(",")
+    if "..." in equation:
+        left, result = (
+            [term.replace("...", "xy"[: len(a.shape) - 1]) for term, a in zip(left, operands)],
+            result.replace("...", "xy"),
+        )
+    order = list(result) + [c for c in dict.fromkeys("".join(left)) if c not in result]
+    sizes = {c: max(a.shape[t.index(c)] for t, a in zip(left, operands) if c in t) for c in order}
+    product = np.float32(1)
+    for term, operand in zip(left, operands):
+        grid = np.ix_(*(np.arange(sizes[c]) for c in order))
+        at = tuple(grid[order.index(c)] % operand.shape[axis] for axis, c in enumerate(term))
+        product = (product * np.broadcast_to(operand[at], [sizes[c] for c in order])).astype(np.float32)
+    sums = product.astype(np.float64)
+    while sums.ndim > len(result):
+        total = np.zeros(sums.shape[:-1])
+        for i in range(sums.shape[-1]):
+            total = total + sums[..., i]
+        sums = total
+    return sums.astype(np.float32)
