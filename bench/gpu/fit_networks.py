@@ -1,13 +1,14 @@
 """Fits the factors of a target's kernels to small networks as a whole, and to kernels inside of whole networks.
 
-    fit_networks.py bench/gpu/measured/h100.kernels.json... data/targets/h100.json [--write]
+    fit_networks.py bench/gpu/measured/h100.kernels.json... data/targets/h100.json [--write] [--only KIND PRECISION]
 
 Each row of a file of times is {"of": NAME, "us": MICROSECONDS, "kernels": [[KIND, PRECISION, TERM...]]}: the sums of
 the terms of src/engine/kernel_model.h (KernelTerm) over what took that long. Rows with a `share` are single kinds of
 kernels inside of one whole network, as its steps were timed, scaled to the time of the whole; `share` is what they take
 of it. What a whole network takes is a row, too (`whole`). Least squares of relative errors with factors of 0 or more,
 in which what lies far off counts less, as in src/runtime/measure_kernels.cpp. Prints how well that tells the whole
-networks; --write puts the factors into the target. Needs numpy.
+networks; --write puts the factors into the target, with --only those of one kind in one precision: the others stay
+as they are there. Needs numpy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ORDER = (
     "product", "convolution", "tiled convolution", "depthwise convolution", "attention", "long attention", "recurrent",
     "pointwise", "row", "window", "move", "view", "cast", "run",
 )  # fmt: skip
-PRECISIONS = ("fp32", "tf32", "fp16", "int8")
+PRECISIONS = ("fp32", "tf32", "fp16", "int8", "fp8")
 # Whole networks count as several small ones: they are what is asked for. Errors below CLOSE count squared, others less.
 WHOLE, CLOSE, ROUNDS, SWEEPS = 4.0, 0.1, 8, 300
 LEAST_SHARE, LEAST_SCALE = 0.03, 0.05
@@ -81,14 +82,28 @@ def design(
     return a, b - a @ least, weights, columns, least
 
 
-def fit(rows: Rows, target: dict[str, Any]) -> dict[Place, float]:
+def factors_of(target: dict[str, Any]) -> dict[Place, float]:
+    return {
+        (row["kind"], row["precision"], i): row[term]
+        for row in target["kernels"]["us"] for i, term in enumerate(TERMS) if term in row
+    }  # fmt: skip
+
+
+def fit(rows: Rows, target: dict[str, Any], only: tuple[str, str] | None) -> dict[Place, float]:
+    """`only`: the others are the target's."""
     a, b, own, columns, least = design(rows, target)
+    known = {place: factor for place, factor in factors_of(target).items() if only and place[:2] != only}
+    for place, column in columns.items():
+        if only and place[:2] != only:
+            b -= a[:, column] * (known.get(place, 0.0) - least[column])
+            a[:, column] = 0
     norms = np.sqrt((a * a * own[:, None]).sum(0)) + 1e-12
     x, weights = np.zeros(len(columns)), own.copy()
     for _ in range(ROUNDS):
         x = nonnegative_squares(a / norms, b, weights, x)
         weights = own / np.maximum(np.abs(a / norms @ x - b), CLOSE)
-    return {place: float(x[column] / norms[column] + least[column]) for place, column in columns.items()}
+    return {place: float(x[column] / norms[column] + least[column]) for place, column in columns.items()
+            if not only or place[:2] == only} | known  # fmt: skip
 
 
 def estimate(row: dict[str, Any], factors: dict[Place, float], target: dict[str, Any]) -> float:
@@ -104,7 +119,7 @@ def print_ratios(title: str, ratios: list[float]) -> None:
 
 
 def written(target: dict[str, Any], factors: dict[Place, float], errors: list[float]) -> str:
-    """The file with a line per kernel, as it is read best."""
+    """The file with a line per kernel, as it is read best. Without errors, those that it names stay."""
     lines = []
     for kind in ORDER:
         for precision in PRECISIONS:
@@ -113,9 +128,11 @@ def written(target: dict[str, Any], factors: dict[Place, float], errors: list[fl
             if any(place[:2] == (kind, precision) for place in factors):
                 lines.append("      " + json.dumps({"kind": kind, "precision": precision, **own}))
     errors = sorted(errors)
-    model = {"networks": len(errors)}
-    for key, share in (("median_error", 0.5), ("large_error", 0.9)):
-        model[key] = float(f"{errors[int(share * (len(errors) - 1))]:.4g}")
+    model = {key: target["kernels"].get(key, 0) for key in ("networks", "median_error", "large_error")}
+    if errors:
+        model["networks"] = len(errors)
+        for key, share in (("median_error", 0.5), ("large_error", 0.9)):
+            model[key] = float(f"{errors[int(share * (len(errors) - 1))]:.4g}")
     rest = {key: value for key, value in target.items() if key != "kernels"}
     text = json.dumps({**rest, "kernels": {**model, "us": []}}, indent=2)
     return text.replace('"us": []', '"us": [\n' + ",\n".join(lines) + "\n    ]") + "\n"
@@ -126,17 +143,21 @@ def main() -> int:
     parser.add_argument("times", nargs="+", type=pathlib.Path)
     parser.add_argument("target", type=pathlib.Path)
     parser.add_argument("--write", action="store_true", help="change the target's file")
+    parser.add_argument("--only", nargs=2, metavar=("KIND", "PRECISION"), help="fit these factors alone")
     options = parser.parse_args()
     rows: Rows = [row for path in options.times for row in json.loads(path.read_text())["rows"]]
     target = json.loads(options.target.read_text())
-    factors = fit(rows, target)
+    only = tuple(options.only) if options.only else None
+    if only:
+        rows = [row for row in rows if any(tuple(kernel[:2]) == only for kernel in row["kernels"])]
+    factors = fit(rows, target, only)
     whole = [row for row in rows if "share" not in row]
     for title, some in (("small networks", [row for row in whole if "whole" not in row]),
                         ("networks", [row for row in whole if "whole" in row])):  # fmt: skip
         if some:
             print_ratios(title, [estimate(row, factors, target) / row["us"] for row in some])
     if options.write:
-        errors = [abs(estimate(row, factors, target) / row["us"] - 1) for row in whole]
+        errors = [] if only else [abs(estimate(row, factors, target) / row["us"] - 1) for row in whole]
         options.target.write_text(written(target, factors, errors))
     return 0
 

@@ -81,9 +81,9 @@ def test_sees_other_bits_in_a_typed_model(product: Graph) -> None:
     step = Step(CONVERT, ["fp16"], "none", ["MatMul"])
     typed, report = _typed(product, step)
     assert conversions.same_assignment(typed, report, product, step) == []
-    layers = tuple((n, op, "fp16" if p == "fp32" else p) for n, op, p in report.layers)
-    assert layers != report.layers
-    other = dataclasses.replace(report, layers=layers)
+    words = report.layer_precisions.replace(":float32", ":float16")
+    assert words != report.layer_precisions
+    other = dataclasses.replace(report, layer_precisions=words)
     assert [each.what for each in conversions.same_assignment(typed, other, product, step)] == [
         "typed model and layer_precisions"
     ]
