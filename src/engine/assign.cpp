@@ -104,7 +104,7 @@ void propagate_bias_precision(const Specialization& spec, const BuildOptions& op
     const std::optional<Precision> asked = requests[l];
     if (quantized && (!asked || is_quantized(*asked))) {
       assignment.precision[l] = assignment.precision[product];
-      if (!asked) assignment.reason[l] = fmt::format("the bias of '{}'", owner.name);
+      if (!asked) assignment.reason[l] = fmt::format("the bias of a product: '{}'", owner.name);
     } else if (is_quantized(assignment.precision[l])) {
       if (asked)
         refuse(spec.network->layer(l), *asked,

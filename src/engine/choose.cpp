@@ -68,7 +68,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
     assignment.precision[layer] = precision;
     if (is_quantized(precision) && !has_quantized(available[layer])) {
       assignment.precision[layer] = available[layer].front();
-      assignment.reason[layer] = "in the epilogue of an int8 product";
+      assignment.reason[layer] = fmt::format("in the epilogue of an {} product", name_of(precision));
       continue;
     }
     if (node.choices.size() < 2) {

@@ -327,7 +327,7 @@ TEST(Int8, OutputsAreStoredInTheNextHigherTypeAndBiasesNeverRoundedBefore) {
     auto rows = report_of(*engine);
     EXPECT_EQ(rows["MatMul"].precision, "int8");
     EXPECT_EQ(rows["Bias"].precision, "int8");
-    EXPECT_EQ(rows["Bias"].reason, "the bias of 'MatMul'");
+    EXPECT_EQ(rows["Bias"].reason, "the bias of a product: 'MatMul'");
     EXPECT_EQ(rows["Neg"].precision, "fp16");
     EXPECT_EQ(rows["Bias"].group, fusion == Fusion::kNone ? "MatMul + Bias" : "MatMul + Bias + Neg");
     EXPECT_THAT(run_first(*engine, {tensor({8, 64}, x)}), ElementsAreArray(expected));

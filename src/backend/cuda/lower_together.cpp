@@ -3,6 +3,7 @@
 // too.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "backend/cuda/products.h"
 
@@ -18,6 +19,15 @@ Tensor joined(const std::vector<Tensor>& parts) {
   float* out = result.data<float>();
   for (const Tensor& part : parts) out = std::copy_n(part.data<float>(), part.size(), out);
   return result;
+}
+
+/// The same of what is made when it is asked for.
+ConstantSource joined_of(std::vector<ConstantSource> parts) {
+  return [parts = std::move(parts)] {
+    std::vector<Tensor> made;
+    for (const ConstantSource& part : parts) made.push_back(part());
+    return joined(made);
+  };
 }
 
 /// One row of biases for all: zeros for products that have none.
@@ -83,12 +93,7 @@ View Products::column_weights(const ProductKernel& kernel, const std::vector<Col
     if (auto matrix = matrices_.stored_matrix(as_read, columns.matrices, type)) stored.push_back(std::move(*matrix));
   }
   if (stored.size() != parts.size()) stored.clear();
-  const auto values = [parts] {
-    std::vector<Tensor> made;
-    for (const ConstantSource& part : parts) made.push_back(part());
-    return joined(made);
-  };
-  View view = steps_.constant_memory(key, type, values, stored);
+  View view = steps_.constant_memory(key, type, joined_of(std::move(parts)), stored);
   view.offset = begin;
   return view;
 }
@@ -239,11 +244,7 @@ bool Products::lower_elements_with_others(const ProductKernel& first, MatrixProd
   const auto s = element_shape(*form, shape(first.operands[0].tensor), shape(first.operands[1].tensor));
   ProductStep step{.spec = spec};
   step.a = pointer(read_first(first, *form, *s, spec.operands, true));
-  step.b = pointer(steps_.constant_memory(key, spec.operands, [parts] {
-    std::vector<Tensor> made;
-    for (const ConstantSource& part : parts) made.push_back(part());
-    return joined(made);
-  }));
+  step.b = pointer(steps_.constant_memory(key, spec.operands, joined_of(std::move(parts))));
   Shape domain = first.epilogue.domain;
   domain.back() = spec.n;
   const FineStrides order{domain, ops::strides_of(domain)};
