@@ -12,6 +12,7 @@ bool is_resize(const Layer& layer) {
 bool is_cast(const Layer& layer) { return layer.op->casts; }
 bool is_quantize(const Layer& layer) { return layer.op->function == Function::kQuantize; }
 bool is_dequantize(const Layer& layer) { return layer.op->function == Function::kDequantize; }
+bool is_matmul_integer(const Layer& layer) { return layer.op->name == "MatMulInteger"; }
 bool has_channel_parameters(const Layer& layer) { return layer.op->function == Function::kInstanceNormalization; }
 
 bool is_view(const Layer& layer, std::span<const Tensor* const> values) {

@@ -18,6 +18,7 @@ bool is_resize(const Layer& layer);
 bool is_cast(const Layer& layer);
 bool is_quantize(const Layer& layer);
 bool is_dequantize(const Layer& layer);
+bool is_matmul_integer(const Layer& layer);
 
 /// Input 0's elements in their order, under another shape or name. `values`: per input, null where it is not known.
 bool is_view(const Layer& layer, std::span<const Tensor* const> values);

@@ -202,3 +202,22 @@ def summed(equation, operands):
             total = total + sums[..., i]
         sums = total
     return sums.astype(np.float32)
+
+
+@pytest.mark.parametrize("signs", [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8), (np.int8, np.uint8)])
+@pytest.mark.parametrize("zeros", ["none", "a", "b", "both", "columns"])
+@pytest.mark.parametrize(
+    "a,b", [((5, 7), (7, 3)), ((1, 64), (64, 33)), ((2, 3, 17), (17, 40)), ((3, 1, 4, 9), (1, 2, 9, 16)),
+            ((3, 2000), (2000, 50)), ((2, 40000), (40000, 4)), ((0, 3), (3, 2)), ((3, 0), (0, 2)), ((7,), (7, 3))]
+)  # fmt: skip
+def test_products_of_bytes(signs, zeros, a, b):
+    x, w = (
+        RANDOM.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+        for kind, shape in zip(signs, (a, b))
+    )
+    of_x = np.array(RANDOM.integers(0, 100) if zeros in ("a", "both") else 0, signs[0])
+    most = 100 if zeros in ("b", "both", "columns") else 1
+    of_w = RANDOM.integers(0, most, b[-1] if zeros == "columns" else ()).astype(signs[1])
+    expected = np.matmul(x.astype(np.int64) - of_x, w.astype(np.int64) - of_w).astype(np.int32)
+    operands = [x, w] if zeros == "none" else [x, w, of_x, of_w]
+    check("MatMulInteger", operands, [expected], constants=(1, 3) if zeros != "none" else (1,))

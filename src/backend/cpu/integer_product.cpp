@@ -26,12 +26,14 @@ Index packed_pairs(Index k, Index n) { return round_up(k, 2) * round_up(n, panel
 
 /// Columns [column, column + panel) of a matrix b as IntegerPart::b wants them. `row`, `step`: from row to row, and
 /// from column to column.
-void pack_panel(const std::int8_t* b, Index row, Index step, Index k, Index width, std::int16_t* to) {
+template <typename T>
+void pack_panel(const T* b, Index row, Index step, Index k, Index width, std::int16_t* to) {
   for (Index i = 0; i < k; i += 2)
     for (Index c = 0; c < panel(); ++c)
       for (Index j = i; j < i + 2; ++j) *to++ = j < k && c < width ? b[j * row + c * step] : std::int16_t{0};
 }
 
+template <typename T>
 PreparedObject pack_pairs(const Tensor& values, const MatrixShape& shape, Index matrices) {
   const Index size = packed_pairs(shape.k, shape.n), panels = (shape.n + panel() - 1) / panel();
   const auto bytes = static_cast<std::size_t>(matrices * size) * sizeof(std::int16_t);
@@ -42,7 +44,7 @@ PreparedObject pack_pairs(const Tensor& values, const MatrixShape& shape, Index 
       matrices * panels, std::max<Index>(1, (1 << 16) / (shape.k * panel() + 1)), [&](Index first, Index last) {
         for (Index i = first; i < last; ++i) {
           const Index column = i % panels * panel();
-          pack_panel(values.data<std::int8_t>() + i / panels * shape.k * shape.n + column * step, row, step, shape.k,
+          pack_panel(values.data<T>() + i / panels * shape.k * shape.n + column * step, row, step, shape.k,
                      std::min(panel(), shape.n - column), to + i / panels * size + column * round_up(shape.k, 2));
         }
       });
@@ -50,29 +52,35 @@ PreparedObject pack_pairs(const Tensor& values, const MatrixShape& shape, Index 
 }
 
 template <typename T>
-void widen(const T* from, Index rows, Index k, std::int16_t* to) {
+void widen(const T* from, Index rows, Index k, std::int16_t zero, std::int16_t* to) {
   const Index stride = round_up(k, 2);
   for (Index r = 0; r < rows; ++r, from += k, to += stride) {
-    for (Index i = 0; i < k; ++i) to[i] = from[i];
+    for (Index i = 0; i < k; ++i) to[i] = static_cast<std::int16_t>(from[i] - zero);
     if (stride != k) to[k] = 0;
   }
 }
 
 class IntegerMatMul final : public Kernel {
  public:
-  IntegerMatMul(const MatMulSpec& spec, const ObjectCache& cache) : spec_(spec), pieces_(spec, spec.k, panel()) {
+  /// `as_integers`: make_matmul_integer_kernel().
+  IntegerMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers)
+      : spec_(spec), pieces_(spec, spec.k, panel()), as_integers_(as_integers) {
     spec_.constant_b = {};
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
-    weights_ = cache(
-        fmt::format("packed integers|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
-                    spec.transpose_b ? " transposed" : ""),
-        [shape = MatrixShape(spec), count, values = spec.constant_b] { return pack_pairs(values(), shape, count); });
+    weights_ = cache(fmt::format("packed integers|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
+                                 spec.transpose_b ? " transposed" : ""),
+                     [shape = MatrixShape(spec), count, values = spec.constant_b, as_integers] {
+                       return as_integers ? pack_pairs<std::int16_t>(values(), shape, count)
+                                          : pack_pairs<std::int8_t>(values(), shape, count);
+                     });
   }
 
   std::string name() const override { return fmt::format("packed product of integers, {}", program_kernels().name); }
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> held = weights_();
+    const std::int16_t zero = as_integers_ && inputs[1] != nullptr ? element(*inputs[1]) : std::int16_t{0};
+    auto* const out = static_cast<float*>(outputs[0]->raw());
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       const auto& [matrix, rows, columns] = piece;
       IntegerPart part{};
@@ -83,6 +91,7 @@ class IntegerMatMul final : public Kernel {
       part.out_stride = spec_.n;
       part.columns = columns.end - columns.begin;
       part.k = spec_.k;
+      part.as_integers = as_integers_;
       const Index first = pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m;
       // As many rows as the second-level cache holds beside columns of b.
       constexpr Index kElements = 1 << 16;
@@ -93,33 +102,49 @@ class IntegerMatMul final : public Kernel {
         auto* const a = reinterpret_cast<std::int16_t*>(
             memory.get(static_cast<std::size_t>(part.rows * part.a_stride) * sizeof(std::int16_t)));
         if (spec_.type_a == DataType::kUInt8)
-          widen(inputs[0]->data<std::uint8_t>() + (first + row) * spec_.k, part.rows, spec_.k, a);
+          widen(inputs[0]->data<std::uint8_t>() + (first + row) * spec_.k, part.rows, spec_.k, zero, a);
         else
-          widen(inputs[0]->data<std::int8_t>() + (first + row) * spec_.k, part.rows, spec_.k, a);
+          widen(inputs[0]->data<std::int8_t>() + (first + row) * spec_.k, part.rows, spec_.k, zero, a);
         part.a = a;
-        part.out = outputs[0]->data<float>() + (matrix * spec_.m + row) * spec_.n + columns.begin;
+        part.out = out + (matrix * spec_.m + row) * spec_.n + columns.begin;
         program_kernels().product.multiply_integers(part);
       }
     });
   }
 
  private:
+  static std::int16_t element(const Tensor& zero) {
+    return zero.type() == DataType::kUInt8 ? std::int16_t{zero.data<std::uint8_t>()[0]}
+                                           : std::int16_t{zero.data<std::int8_t>()[0]};
+  }
+
   MatMulSpec spec_;  ///< Without constant_b.
   const ProductPieces pieces_;
+  const bool as_integers_;
   PreparedSource weights_;
 };
 
 }  // namespace
 
-bool multiplies_integers(Index k) {
-  constexpr Index kLongest = (Index{1} << 31) / (255 * 128) - 1;
-  return program_kernels().product.multiply_integers != nullptr && k <= kLongest;
+namespace {
+
+bool multiplies(Index k, Index largest_a, Index largest_b) {
+  return program_kernels().product.multiply_integers != nullptr && k < (Index{1} << 31) / (largest_a * largest_b);
 }
+
+}  // namespace
+
+bool multiplies_integers(Index k) { return multiplies(k, 255, 128); }
+bool multiplies_centered_integers(Index k) { return multiplies(k, 255, 255); }
 
 std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (!spec.constant_b || spec.transpose_a || spec.k_end != 0 || spec.bias)
     throw InternalError("a product of integers has no constant matrix, or more than one");
-  return std::make_unique<IntegerMatMul>(spec, cache);
+  return std::make_unique<IntegerMatMul>(spec, cache, false);
+}
+
+std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  return std::make_unique<IntegerMatMul>(spec, cache, true);
 }
 
 }  // namespace ulpscope::cpu

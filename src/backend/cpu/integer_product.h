@@ -1,4 +1,5 @@
-// Matrix products of 8-bit integers by our own loops, for processors without dot products of bytes.
+// Matrix products of 8-bit integers by our own loops: in the place of float32 on processors without dot products of
+// bytes, and MatMulInteger.
 #pragma once
 
 #include <memory>
@@ -13,5 +14,12 @@ bool multiplies_integers(std::int64_t k);
 /// The same as make_matmul_kernel() of bytes, with a constant b. REQUIRES: multiplies_integers(spec.k), all of k, and
 /// an `a` that is not transposed. b is packed once, in 16 bits, under a key that all plans share.
 std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+
+/// The same for bytes less their zero points, which take 9 bits.
+bool multiplies_centered_integers(std::int64_t k);
+
+/// MatMulInteger. Inputs of the kernel: a, and its zero point (one element; null: 0). constant_b is int16, without its
+/// zero points. Output: int32. REQUIRES: multiplies_centered_integers(spec.k), and as above.
+std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
 }  // namespace ulpscope::cpu

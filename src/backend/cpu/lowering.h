@@ -89,6 +89,8 @@ class Lowering {
   /// The float tensor that the DequantizeLinear `dequantize` gets through a QuantizeLinear of its own scale and type;
   /// kNone: there is none.
   TensorId quantized_source(LayerId dequantize) const;
+  /// MatMulInteger by a constant.
+  bool lower_matmul_integer(const LayerKernel& kernel);
   /// `instead`: the rounding of the results, if it is not their own.
   void run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead = Rounding::kNone);
 

@@ -23,8 +23,8 @@ struct ProductPart {
   std::int64_t rows, columns, k;
 };
 
-/// A part of a product of integers of 8 bits, which are held in 16: some rows and columns of it, and all of k. The sums
-/// are exact, and rounded to float32 once. REQUIRES: they are less than 2^31.
+/// A part of a product of integers of 8 bits and a sign, which are held in 16: some rows and columns of it, and all of
+/// k. The sums are exact, and rounded to float32 once. REQUIRES: they are less than 2^31.
 struct IntegerPart {
   const std::int16_t* a;
   std::int64_t a_stride;  ///< From row to row, in elements; even. What is beyond k is 0.
@@ -34,6 +34,7 @@ struct IntegerPart {
   float* out;
   std::int64_t out_stride;
   std::int64_t rows, columns, k;
+  bool as_integers;  ///< `out` is memory of int32, for the sums themselves.
 };
 
 struct ProductKernels {
