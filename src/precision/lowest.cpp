@@ -201,6 +201,11 @@ std::string slower_text(const AnswerFile& file) {
   else if (high && answer.objective != Objective::kFastest)
     ways.push_back(search_command(file, {{"--objective", "fastest"}}));
   std::erase(ways, "");
+  if (ways.empty() && high)
+    text +=
+        ". Launches alone decide nothing here, since engines hide most of them; where they count, the model as it is "
+        "is "
+        "the faster one (`ulpscope target measure` tells, on the GPU that it is for)";
   return ways.empty() ? text : fmt::format("{}. For the faster one:\n    {}", text, fmt::join(ways, "\n    "));
 }
 
