@@ -188,6 +188,8 @@ std::optional<Products::ElementMember> Products::element_member(const ProductKer
     return {};
   const auto s = element_shape(*form, shape(a.tensor), shape(b.tensor));
   if (!s || !s->batch.empty() || s->k != k || s->n % 8 != 0 || num_elements(shape(b.tensor)) != k * s->n) return {};
+  const Shape &domain = kernel.epilogue.domain, &of_others = first.epilogue.domain;
+  if (!std::ranges::equal(domain.begin(), domain.end() - 1, of_others.begin(), of_others.end() - 1)) return {};
   // A bias, and what is left is stored, in a type that all share.
   const ProductFold fold = epilogues_.fold_of(kernel, s->n, DataType::kFloat32, addend_of(kernel, *form), {});
   const auto& outputs = kernel.epilogue.outputs;
