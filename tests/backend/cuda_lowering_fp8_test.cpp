@@ -73,16 +73,8 @@ TEST(CudaLoweringFp8, Products) {
     n.output(n.add("Sigmoid", {n.add("Add", {y, n.input("r", {6, 32})})}));
     cases.check({{"x", 0.017f}}, 1);
   }
-  {
-    // One product for the first two; the third one is scaled, the fourth has more dimensions.
-    Net& n = cases.net("projections");
-    const auto x = n.input("x", {8, 48});
-    n.output(n.add("Add", {n.add("MatMul", {x, n.weight({48, 32})}), n.weight({32})}));
-    n.output(n.add("MatMul", {x, n.weight({48, 16})}));
-    n.output(n.add("Gemm", {x, n.weight({48, 16}), n.weight({16})}, {A("alpha", 0.5)}));
-    n.output(n.add("MatMul", {x, n.weight({1, 1, 48, 16})}));
-    cases.check({{"x", 0.03f}}, 3);
-  }
+  add_projections(cases.net("projections"));
+  cases.check({{"x", 0.03f}}, 3);
   {
     Net& n = cases.net("attention");
     const auto x = n.input("x", {2, 8, 16});

@@ -91,16 +91,8 @@ TEST(CudaLoweringInt8, Products) {
     n.output(n.add("MatMul", {n.input("x", {3, 5, 6}), n.weight({3, 6, 4})}));
     cases.check({{"x", 0.017f}}, 1);
   }
-  {
-    // One product for the first two; the third one is scaled, the fourth has more dimensions.
-    Net& n = cases.net("projections");
-    const auto x = n.input("x", {8, 48});
-    n.output(n.add("Add", {n.add("MatMul", {x, n.weight({48, 32})}), n.weight({32})}));
-    n.output(n.add("MatMul", {x, n.weight({48, 16})}));
-    n.output(n.add("Gemm", {x, n.weight({48, 16}), n.weight({16})}, {A("alpha", 0.5)}));
-    n.output(n.add("MatMul", {x, n.weight({1, 1, 48, 16})}));
-    cases.check({{"x", 0.03f}}, 4);
-  }
+  add_projections(cases.net("projections"));
+  cases.check({{"x", 0.03f}}, 4);
   {
     Net& n = cases.net("one tensor, read in two ways");
     const auto x = n.input("x", {4, 4});

@@ -126,6 +126,16 @@ class Net {
   int count_ = 0;
 };
 
+/// Four products of one tensor "x" [8, 48]: one may compute the first two; the third is scaled, the fourth has more
+/// dimensions.
+inline void add_projections(Net& n) {
+  const auto x = n.input("x", {8, 48});
+  n.output(n.add("Add", {n.add("MatMul", {x, n.weight({48, 32})}), n.weight({32})}));
+  n.output(n.add("MatMul", {x, n.weight({48, 16})}));
+  n.output(n.add("Gemm", {x, n.weight({48, 16}), n.weight({16})}, {Net::Attribute("alpha", 0.5)}));
+  n.output(n.add("MatMul", {x, n.weight({1, 1, 48, 16})}));
+}
+
 /// What the network is lowered to for these inputs.
 inline Steps lowered(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
                      FakeDevice& device, Ends ends = Ends::kHost) {
