@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/file.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "engine/element_forms.h"
 #include "engine/scale_shift.h"
@@ -32,7 +31,7 @@ Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
   Tensor in = value.in_memory();
   if (first == Rounding::kNone && last == Rounding::kNone) return in;
   const bool own = value.source() != nullptr;  // Then it was made for this.
-  Tensor result = own ? in : weights_tensor(value.type(), value.shape());
+  Tensor result = own ? in : Tensor(value.type(), value.shape());
   round_parallel(in.data<float>(), result.data<float>(), value.size(), first);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
   if (!own) MappedFile::release(in.raw(), in.bytes());
@@ -69,7 +68,7 @@ class ElementsOfWeights final : public TensorSource {
     const Tensor values = values_.in_memory();
     Tensor result;
     if (scales_) {
-      result = weights_tensor(DataType::kFloat32, values.shape());
+      result = Tensor(DataType::kFloat32, values.shape());
       quantize(format_of(encoding.format), layout_, values, scales_, result.data<float>(), false);
     } else {
       result = quantized_and_back(encoding, layout_, values, rules_of(weights_));

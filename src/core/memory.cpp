@@ -15,6 +15,7 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "core/messages.h"
 
@@ -98,28 +99,57 @@ struct Pages {
   }
 };
 
-/// The pages that went back last serve again: copies of weights that come and go would have new ones cleared each time.
+/// Pages that went back serve again: runs give the same sizes back and forth, and new pages have to be cleared first.
+/// What waits here and what is held are together no more than the most that was held of late.
 class SparePages {
  public:
   Pages take(std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      if (kept_.bytes >= bytes && kept_.bytes - bytes <= bytes / 4) return std::exchange(kept_, {});
+      auto best = spare_.end();
+      for (auto s = spare_.begin(); s != spare_.end(); ++s)
+        if (s->bytes >= bytes && s->bytes - bytes <= bytes / 4 && (best == spare_.end() || s->bytes < best->bytes))
+          best = s;
+      if (best != spare_.end()) {
+        const Pages pages = *best;
+        spare_.erase(best);
+        bytes_ -= pages.bytes;
+        return pages;
+      }
     }
     return Pages::map(bytes);
   }
-  void put(Pages pages) {
-    constexpr std::size_t kMost = std::size_t{32} << 20;
-    if (pages.bytes <= kMost) {
-      const std::lock_guard lock(mutex_);
-      std::swap(kept_, pages);
-    }
-    pages.unmap();
-  }
+
+  /// Those that waited longest give way.
+  void put(const Pages& pages) { shrink(room(), &pages); }
+  void clear() { shrink(0, nullptr); }
 
  private:
+  static std::size_t room() {
+    constexpr std::uint64_t kLeast = std::uint64_t{32} << 20, kMost = std::uint64_t{256} << 20;
+    const std::uint64_t held = held_bytes.load(std::memory_order_relaxed),
+                        most = std::max(peak_bytes.load(std::memory_order_relaxed), held);
+    return std::clamp(most - held, kLeast, std::max(kMost, machine_memory() / 64));
+  }
+  void shrink(std::size_t room, const Pages* added) {
+    std::vector<Pages> leaving;
+    {
+      const std::lock_guard lock(mutex_);
+      if (added != nullptr) {
+        spare_.push_back(*added);
+        bytes_ += added->bytes;
+      }
+      for (; bytes_ > room; spare_.erase(spare_.begin())) {
+        bytes_ -= spare_.front().bytes;
+        leaving.push_back(spare_.front());
+      }
+    }
+    for (const Pages& pages : leaving) pages.unmap();
+  }
+
   std::mutex mutex_;
-  Pages kept_;
+  std::vector<Pages> spare_;  ///< The oldest first.
+  std::size_t bytes_ = 0;     ///< Of all.
 };
 
 /// Never destroyed: tensors may be static.
@@ -136,34 +166,23 @@ std::uint64_t machine_memory() noexcept {
 }
 
 std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kAlignment = 64, kPagesOfTheirOwn = std::size_t{1} << 20;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  if (rounded >= kPagesOfTheirOwn) {
+    const Pages pages = spare_pages().take(rounded);
+    hold(rounded);
+    return {pages.data, [pages, rounded](std::byte*) {
+              held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
+              spare_pages().put(pages);
+            }};
+  }
   void* block = std::aligned_alloc(kAlignment, rounded);
   if (block == nullptr) throw std::bad_alloc();
-  ask_for_huge_pages(block, rounded);
   hold(rounded);
   return {static_cast<std::byte*>(block), [rounded](std::byte* p) {
             std::free(p);
             held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
           }};
-}
-
-std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
-  constexpr std::size_t kPagesOfTheirOwn = std::size_t{1} << 20;
-  if (bytes < kPagesOfTheirOwn) return allocate_elements(bytes);
-  const Pages pages = spare_pages().take(bytes);
-  hold(bytes);
-  return {pages.data, [pages, bytes](std::byte*) {
-            held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-            spare_pages().put(pages);
-          }};
-}
-
-Tensor weights_tensor(DataType type, Shape shape) {
-  if (const std::string reason = why_too_large(type, shape); !reason.empty()) throw invalid_argument(reason);
-  auto block = allocate_weights(static_cast<std::size_t>(num_elements(shape)) * size_of(type));
-  void* const data = block.get();
-  return Tensor::borrow(type, std::move(shape), data, std::move(block));
 }
 
 std::uint64_t held_element_bytes() noexcept { return held_bytes.load(std::memory_order_relaxed); }
@@ -176,6 +195,7 @@ std::uint64_t anonymous_bytes() noexcept { return status_bytes("RssAnon:"); }
 std::uint64_t peak_resident_bytes() noexcept { return status_bytes("VmHWM:"); }
 
 void give_back_freed_memory() noexcept {
+  spare_pages().clear();
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif

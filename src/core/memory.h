@@ -16,16 +16,10 @@ namespace ulpscope {
 /// The memory of this machine in bytes, or of the control group that the process runs in, if that is less.
 std::uint64_t machine_memory() noexcept;
 
-/// Memory for elements, aligned to 64 bytes. Large blocks ask for huge pages, without which the first touch of every
-/// 4 KiB costs as much as filling them. Throws std::bad_alloc.
+/// Memory for elements, aligned to 64 bytes, not initialized. Blocks of a MiB and more have pages of their own, huge
+/// ones where the system has these: without them the first touch of every 4 KiB costs as much as filling them. Freed
+/// pages wait for the next block of their size, within limits, and leave no gaps between others. Throws std::bad_alloc.
 std::shared_ptr<std::byte> allocate_elements(std::size_t bytes);
-
-/// The same for weights, which are prepared in turns and may be large: those of a MiB and more have pages of their own,
-/// so that all of it goes back to the system when they do, but for the last 32 MiB, and none of it stays as gaps
-/// between others.
-std::shared_ptr<std::byte> allocate_weights(std::size_t bytes);
-/// A tensor of such elements, not initialized.
-Tensor weights_tensor(DataType type, Shape shape);
 
 /// Bytes that allocate_elements has handed out and that are still held, in the whole process.
 std::uint64_t held_element_bytes() noexcept;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/forms.h"
 
@@ -57,7 +56,7 @@ Tensor scaled_weights(const Specialization& spec, const Layer& convolution, cons
   const std::int64_t groups = convolution.attributes.integer("group", 1);
   const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
   const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
-  Tensor result = weights_tensor(DataType::kFloat32, weights.shape());
+  Tensor result(DataType::kFloat32, weights.shape());
   const float* in = weights.data<float>();
   const float* factor = scale.data<float>();
   float* out = result.data<float>();

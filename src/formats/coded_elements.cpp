@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/file.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/codes.h"
 #include "formats/convert.h"
@@ -20,7 +19,7 @@ constexpr std::int64_t kCodesAtATime =
 
 /// All elements of a source, on all threads.
 Tensor made_of(const TensorSource& source, DataType type, const Shape& shape) {
-  Tensor result = weights_tensor(type, shape);
+  Tensor result(type, shape);
   auto* const out = static_cast<std::byte*>(result.raw());
   parallel_for(result.size(), std::int64_t{1} << 16, [&](std::int64_t begin, std::int64_t end) {
     source.read(begin, end - begin, out + static_cast<std::size_t>(begin) * size_of(type));

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/block_kernels.h"
 #include "formats/quantized_blocks.h"
@@ -128,7 +127,7 @@ float scale_from_int8(const Encoding& encoding, float int8_scale) noexcept {
 }
 
 Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values, const ScaleRules& rules) {
-  Quantized result{weights_tensor(DataType::kFloat32, values.shape()), {}, 1};
+  Quantized result{Tensor(DataType::kFloat32, values.shape()), {}, 1};
   if (encoding.granularity != Granularity::kBlock) {
     const NumericFormat& format = format_of(encoding.format);
     result.scales = own_scales(format, layout, values);
@@ -144,7 +143,7 @@ Quantized quantize(const Encoding& encoding, const ScaleLayout& layout, const Te
 
 Tensor quantized_and_back(const Encoding& encoding, const ScaleLayout& layout, const Tensor& values,
                           const ScaleRules& rules, ChosenScales* chosen) {
-  Tensor result = weights_tensor(DataType::kFloat32, values.shape());
+  Tensor result(DataType::kFloat32, values.shape());
   quantize_and_back(encoding, layout, values, rules, chosen, result.data<float>());
   return result;
 }
@@ -155,7 +154,7 @@ void quantize_and_back(const Encoding& encoding, const ScaleLayout& layout, Tens
 }
 
 Tensor dequantized(const Quantized& from, const ScaleLayout& layout) {
-  Tensor result = weights_tensor(DataType::kFloat32, from.elements.shape());
+  Tensor result(DataType::kFloat32, from.elements.shape());
   const float *elements = from.elements.data<float>(), *scales = from.scales.data<float>();
   float* const out = result.data<float>();
   parallel_for(result.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {

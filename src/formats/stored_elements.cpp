@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/coded_elements.h"
 #include "formats/convert.h"
@@ -48,7 +47,7 @@ Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
 
 Tensor StoredElements::make() const {
   constexpr std::int64_t kPiece = std::int64_t{1} << 22, kGrain = 1 << 16;
-  Tensor result = weights_tensor(type_, shape_);
+  Tensor result(type_, shape_);
   auto* const out = static_cast<std::byte*>(result.raw());
   // Piece by piece, so that the source and the copy are never both in memory as a whole.
   for (std::int64_t at = 0; at < result.size(); at += kPiece) {

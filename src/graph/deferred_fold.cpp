@@ -27,7 +27,7 @@ class Moved final : public TensorSource {
 
   Tensor make() const override {
     const Tensor input = input_.in_memory();
-    Tensor result = weights_tensor(input.type(), shape_);
+    Tensor result(input.type(), shape_);
     if (is_transpose() && input.rank() == 2)
       transpose(input, result);
     else

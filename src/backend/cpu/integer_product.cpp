@@ -37,7 +37,7 @@ template <typename T>
 PreparedObject pack_pairs(const Tensor& values, const MatrixShape& shape, Index matrices) {
   const Index size = packed_pairs(shape.k, shape.n), panels = (shape.n + panel() - 1) / panel();
   const auto bytes = static_cast<std::size_t>(matrices * size) * sizeof(std::int16_t);
-  std::shared_ptr<std::byte> memory = allocate_weights(bytes);
+  std::shared_ptr<std::byte> memory = allocate_elements(bytes);
   auto* const to = reinterpret_cast<std::int16_t*>(memory.get());
   const Index row = shape.transpose_b ? 1 : shape.n, step = shape.transpose_b ? shape.k : 1;
   parallel_for(

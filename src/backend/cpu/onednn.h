@@ -53,7 +53,7 @@ struct Packed {
 inline PreparedObject pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
                            std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  const std::shared_ptr<std::byte> bytes = allocate_weights(to.get_size());
+  const std::shared_ptr<std::byte> bytes = allocate_elements(to.get_size());
   memory packed(to, cpu_engine(), bytes.get());
   if (from == to && to.get_size() == values.bytes()) {
     std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());

@@ -67,7 +67,7 @@ struct PackedWeights {
   PreparedObject pack(const Tensor& values) const {
     const Index size = packed_size(k, n), panel = program_kernels().product.panel;
     const std::size_t bytes = static_cast<std::size_t>(matrices * size) * sizeof(float);
-    std::shared_ptr<std::byte> memory = allocate_weights(bytes);
+    std::shared_ptr<std::byte> memory = allocate_elements(bytes);
     float* const to = reinterpret_cast<float*>(memory.get());
     const Index panels = (n + panel - 1) / panel;
     parallel_for(matrices * panels, std::max<Index>(1, (1 << 16) / (k * panel + 1)), [&](Index first, Index last) {

@@ -111,7 +111,7 @@ PreparedObject pack_phases(const Geometry& g, const std::vector<Phase>& phases, 
   const Index panel = program_kernels().product.panel, window = g.window[0] * g.window[1];
   const Index count = phases.back().weights + g.groups * g.k(phases.back()) * stored_columns(g.out);
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  auto packed = std::make_shared<PackedPhases>(PackedPhases{allocate_weights(bytes), true});
+  auto packed = std::make_shared<PackedPhases>(PackedPhases{allocate_elements(bytes), true});
   const float* const from = weights.data<float>();
   // From one output channel, and from one input channel, to the next.
   const Index out_step = transposed ? window : g.in * window, in_step = transposed ? g.out * window : window;

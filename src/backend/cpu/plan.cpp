@@ -194,7 +194,7 @@ class KeptCopies {
     if (bytes > std::min(left_, kBlock / 2)) return value.clone();
     if (used_ + bytes > size_) {
       size_ = std::min(left_, kBlock);
-      block_ = allocate_weights(size_);
+      block_ = allocate_elements(size_);
       used_ = 0;
     }
     Tensor result = Tensor::borrow(value.type(), value.shape(), block_.get() + used_, block_);
