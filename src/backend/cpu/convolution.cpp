@@ -8,6 +8,7 @@
 
 #include "backend/cpu/choices.h"
 #include "backend/cpu/depthwise.h"
+#include "backend/cpu/known_choices.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/packed_product.h"
 #include "backend/cpu/pool.h"
@@ -100,25 +101,32 @@ std::int64_t operations_of(const ConvolutionSpec& spec) {
   return 2 * num_elements(spec.transposed ? spec.input : spec.output) * num_elements(spec.kernel) / spec.kernel[0];
 }
 
-/// A primitive whose results have the same bits for every number of threads. `make`: gives a fresh description. Nothing
-/// where oneDNN has none; `one_thread`: it has to run on one.
+/// A primitive whose results have the same bits for every number of threads. Of oneDNN's descriptions that refer to
+/// another one, it holds that, too.
+template <typename Desc>
+struct ConvolutionChoice {
+  std::optional<Desc> desc;  ///< Nothing where oneDNN has none.
+  bool one_thread = false;   ///< It has to run on one.
+  std::shared_ptr<const void> hint;
+};
+
+/// `make`: gives a fresh description.
 template <typename MakeDesc>
-auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool& one_thread)
-    -> std::optional<decltype(make())> {
+auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make) -> ConvolutionChoice<decltype(make())> {
   const auto name = [](const auto& desc) { return std::string_view(desc.impl_info_str()); };
   try {
     auto desc = make();
     bool more = true;
     while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
-    one_thread = !more || name(desc).starts_with("ref");
-    if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
+    const bool one_thread = !more || name(desc).starts_with("ref");
+    if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return {desc, false, nullptr};
     const ScopedThreads single(1);
     auto alone = make();
     // Where it takes a slow one depends on the threads, too. Our reference kernel takes over.
-    if (name(alone).starts_with("ref")) return std::nullopt;
-    return one_thread ? alone : desc;
+    if (name(alone).starts_with("ref")) return {};
+    return {one_thread ? alone : desc, one_thread, nullptr};
   } catch (const dnnl::error&) {
-    return std::nullopt;
+    return {};
   }
 }
 
@@ -159,6 +167,24 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionSpec& sp
           attributes_of(spec)};
 }
 
+/// oneDNN's first choice; nothing where it has none.
+std::optional<dnnl::convolution_forward::primitive_desc> first_choice(const ConvolutionSpec& spec,
+                                                                      const ConvolutionDescs& d) {
+  using Choice = std::optional<dnnl::convolution_forward::primitive_desc>;
+  static auto& known = *new KnownChoices<Choice>;
+  return known.get(spec, [&]() -> Choice {
+    try {
+      return forward_desc(spec, d);
+    } catch (const dnnl::error&) {
+      return std::nullopt;
+    }
+  });
+}
+
+std::string_view name_of(const std::optional<dnnl::convolution_forward::primitive_desc>& choice) {
+  return choice ? std::string_view(choice->impl_info_str()) : std::string_view();
+}
+
 template <typename Primitive>
 std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                          const ObjectCache& cache, const typename Primitive::primitive_desc& desc) {
@@ -178,17 +204,18 @@ std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const Conv
                              std::move(constants));
 }
 
-template <typename Primitive, typename MakeDesc>
+/// `choose`: gives a ConvolutionChoice for the threads that there are now.
+template <typename Primitive, typename Choose>
 std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
-                                           const ObjectCache& cache, const MakeDesc& make) {
+                                           const ObjectCache& cache, const Choose& choose) {
+  static auto& known = *new KnownChoices<decltype(choose())>;  // Never destroyed: kernels may be static.
   return with_threads_for(operations_of(spec), [&](bool& one_thread) -> std::unique_ptr<Kernel> {
-    bool alone = false;
-    const auto desc = choose_convolution(spec, make, alone);
-    if (!desc) return nullptr;  // The reference kernel takes over.
-    one_thread |= alone;
+    const auto choice = known.get(spec, choose);
+    if (!choice.desc) return nullptr;  // The reference kernel takes over.
+    one_thread |= choice.one_thread;
     std::optional<ScopedThreads> single;
-    if (alone) single.emplace(1);
-    return primitive_kernel<Primitive>(spec, d, cache, *desc);
+    if (choice.one_thread) single.emplace(1);
+    return primitive_kernel<Primitive>(spec, d, cache, *choice.desc);
   });
 }
 
@@ -319,9 +346,9 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
           made[{stripe.input[axis], stripe.pads_begin[s], stripe.output[axis], channel, piece.output[1]}];
       if (kernel == nullptr) {
         const ConvolutionDescs d = descs_of(piece);
-        const auto desc = forward_desc(piece, d);
-        if (std::string_view(desc.impl_info_str()).find("brgconv") == std::string_view::npos) return nullptr;
-        kernel = primitive_kernel<dnnl::convolution_forward>(piece, d, cache, desc);
+        const auto desc = first_choice(piece, d);
+        if (name_of(desc).find("brgconv") == std::string_view::npos) return nullptr;
+        kernel = primitive_kernel<dnnl::convolution_forward>(piece, d, cache, *desc);
       }
       pieces.push_back({kernel, begin * image_in / in_rows, row * pixels / out_rows,
                         stripe.output[axis] * pixels / out_rows, channel, piece.output[1]});
@@ -337,10 +364,10 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
   const Split split = split_of(spec);
   if (split.stripes * split.blocks == 1) return nullptr;
   const ScopedThreads single(1);
+  const auto whole = first_choice(spec, d);
+  const std::string_view name = name_of(whole);
+  if (name.find("brgconv") == std::string_view::npos || !may_split_by_threads(name, spec)) return nullptr;
   try {
-    const auto whole = forward_desc(spec, d);
-    const std::string_view name = whole.impl_info_str();
-    if (name.find("brgconv") == std::string_view::npos || !may_split_by_threads(name, spec)) return nullptr;
     return make_piecewise_convolution(spec, split, cache);
   } catch (const dnnl::error&) {
     return nullptr;
@@ -350,12 +377,7 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
 /// oneDNN's own loops for them know no dilation, among others; its product takes up to a hundred times as long.
 bool takes_own_depthwise(const ConvolutionSpec& spec, const ConvolutionDescs& d) {
   const ScopedThreads single(1);
-  try {
-    const auto desc = forward_desc(spec, d);
-    return std::string_view(desc.impl_info_str()).find("dw") == std::string_view::npos;
-  } catch (const dnnl::error&) {
-    return true;
-  }
+  return name_of(first_choice(spec, d)).find("dw") == std::string_view::npos;
 }
 
 /// Sums of integers are exact: nothing depends on threads.
@@ -391,20 +413,26 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
     if (takes_own_depthwise(spec, d))
       if (auto depthwise = make_depthwise_kernel(spec, cache)) return depthwise;
     if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;
-    return convolution_kernel<Forward>(spec, d, cache, [&] { return forward_desc(spec, d); });
+    return convolution_kernel<Forward>(spec, d, cache,
+                                       [&] { return choose_convolution(spec, [&] { return forward_desc(spec, d); }); });
   }
   // What the gradient of a convolution with respect to its input computes. oneDNN's own deconvolution takes kernels
   // whose sums depend on the number of threads.
-  std::optional<Forward::primitive_desc> hint;  // Descriptions that are made of it refer to it.
-  try {
-    hint.emplace(cpu_engine(), dnnl::prop_kind::forward_training, kDirect, d.target, d.any, d.source, d.strides,
-                 d.dilations, d.begin, d.end);
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
-  return convolution_kernel<Backward>(spec, d, cache, [&] {
-    return Backward::primitive_desc(cpu_engine(), kDirect, d.target, d.any, d.source, d.strides, d.dilations, d.begin,
-                                    d.end, *hint, with_own_scratchpad());
+  return convolution_kernel<Backward>(spec, d, cache, [&]() -> ConvolutionChoice<Backward::primitive_desc> {
+    std::shared_ptr<const Forward::primitive_desc> hint;  // Descriptions that are made of it refer to it.
+    try {
+      hint =
+          std::make_shared<Forward::primitive_desc>(cpu_engine(), dnnl::prop_kind::forward_training, kDirect, d.target,
+                                                    d.any, d.source, d.strides, d.dilations, d.begin, d.end);
+    } catch (const dnnl::error&) {
+      return {};
+    }
+    auto choice = choose_convolution(spec, [&] {
+      return Backward::primitive_desc(cpu_engine(), kDirect, d.target, d.any, d.source, d.strides, d.dilations, d.begin,
+                                      d.end, *hint, with_own_scratchpad());
+    });
+    choice.hint = std::move(hint);
+    return choice;
   });
 }
 
