@@ -1,13 +1,48 @@
 #include "calibration/row_range.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "calibration/calibrators.h"
 #include "core/file.h"
+#include "core/vector_clones.h"
 
 namespace ulpscope {
+namespace {
+
+/// Of one row; masks count as 0.
+struct RowFigures {
+  float largest = 0, smallest = kMaskMagnitude;
+  double squares = 0;
+};
+
+/// The squares in eight sums, whatever the processor, so that all make the same of a row: a product of two floats is
+/// exact in double.
+ULPSCOPE_VECTOR_CLONES RowFigures figures_of(const float* row, std::int64_t length) {
+  constexpr int kLanes = 8;
+  std::array<float, kLanes> largest{}, smallest;
+  std::array<double, kLanes> squares{};
+  smallest.fill(kMaskMagnitude);
+  const auto add = [&](int lane, float value) {
+    const float magnitude = std::fabs(value);
+    const float counted = magnitude < kMaskMagnitude ? magnitude : 0.0F;
+    largest[lane] = largest[lane] < counted ? counted : largest[lane];
+    const float not_zero = counted > 0 ? counted : kMaskMagnitude;
+    smallest[lane] = not_zero < smallest[lane] ? not_zero : smallest[lane];
+    squares[lane] += static_cast<double>(counted) * counted;
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= length; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) add(lane, row[i + lane]);
+  for (int lane = 0; i < length; ++i, ++lane) add(lane, row[i]);
+  return {*std::ranges::max_element(largest), *std::ranges::min_element(smallest),
+          std::accumulate(squares.begin(), squares.end(), 0.0)};
+}
+
+}  // namespace
 
 void RowRange::add(const Tensor& given, std::int64_t most) {
   if (given.size() == 0) return;
@@ -17,20 +52,15 @@ void RowRange::add(const Tensor& given, std::int64_t most) {
   const float* v = value.data<float>();
   float largest = 0, smallest = kMaskMagnitude;
   for (std::int64_t row = 0; row < rows; ++row, v += length) {
-    double squares = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-      const float magnitude = std::fabs(v[i]);
-      const float counted = magnitude < kMaskMagnitude ? magnitude : 0.0F;
-      largest = std::max(largest, counted);
-      smallest = std::min(smallest, counted > 0 ? counted : kMaskMagnitude);
-      squares += static_cast<double>(counted) * counted;
-    }
+    const RowFigures figures = figures_of(v, length);
+    largest = std::max(largest, figures.largest);
+    smallest = std::min(smallest, figures.smallest);
     if (row % stride != 0) continue;
-    if (squares == 0) {
+    if (figures.squares == 0) {
       ++zero_rows_;
       continue;
     }
-    const double bits = 0.5 * std::log2(squares / static_cast<double>(length));
+    const double bits = 0.5 * std::log2(figures.squares / static_cast<double>(length));
     const auto bin = static_cast<std::int64_t>(std::lround((bits - kFirst) * kPerBit));
     ++counts_[static_cast<std::size_t>(std::clamp<std::int64_t>(bin, 0, kCount * kPerBit - 1))];
     ++rows_;

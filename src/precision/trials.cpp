@@ -6,6 +6,7 @@
 #include <ranges>
 
 #include "backend/backend.h"
+#include "core/memory.h"
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
@@ -161,11 +162,9 @@ void Trials::set_memory_limit(std::size_t bytes) {
 std::size_t Trials::run_bytes() { return constant_bytes(*network_) + activation_bytes(); }
 
 std::size_t Trials::activation_bytes() {
-  if (!activation_bytes_) {
-    const auto plan = executable_->plan_for(shapes_of(inputs_[largest_sample(inputs_, 0, num_samples())]),
-                                            full_precision(), options_.fusion);
-    activation_bytes_ = plan->arena_bytes();
-  }
+  if (!activation_bytes_)
+    activation_bytes_ = executable_->arena_bytes(shapes_of(inputs_[largest_sample(inputs_, 0, num_samples())]),
+                                                 full_precision(), options_.fusion);
   return *activation_bytes_;
 }
 
@@ -184,7 +183,10 @@ std::size_t Trials::sample_bytes() {
 std::size_t Trials::working_memory() {
   if (memory_limit_ != 0) return memory_limit_ / 4;
   if (find_backend(options_.backend).has_own_memory()) return kMostWorking;
-  return std::min(kMostWorking, kWorking + 2 * run_bytes());
+  // Samples run beside each other, on two threads each at least where there are many.
+  const auto tasks = static_cast<std::size_t>(std::max(2, num_threads() / 2));
+  const std::size_t most = std::max(kMostWorking, static_cast<std::size_t>(machine_memory() / 16));
+  return std::min(most, kWorking + tasks * run_bytes());
 }
 
 CalibrationOptions Trials::range_options() {
@@ -243,7 +245,7 @@ ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t f
   if (count < 2 || num_threads() < 2) return {1, num_threads()};
   const std::size_t largest = largest_sample(inputs_, first, count);
   const auto [known, added] = arena_bytes_.try_emplace(shapes_of(inputs_[largest]));
-  if (added) known->second = executable_->plan_for(known->first, assignment, options_.fusion)->arena_bytes();
+  if (added) known->second = executable_->arena_bytes(known->first, assignment, options_.fusion);
   return share_threads(count, known->second, working_memory());
 }
 

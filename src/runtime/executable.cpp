@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "backend/backend.h"
+#include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/fusion.h"
 #include "runtime/by_shapes.h"
@@ -37,9 +39,10 @@ class Executable::BodyPlans {
 
  private:
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& shapes) {
+    const std::vector<Shape> key = executable_.plan_key(shapes);
     {
       const std::lock_guard lock(mutex_);
-      if (auto found = plans_.find(shapes)) return found;
+      if (auto found = plans_.find(key)) return found;
     }
     const BuildOptions& options = executable_.options_;
     const auto spec = executable_.specialization(shapes);
@@ -47,8 +50,8 @@ class Executable::BodyPlans {
         around_, body_, spec->inferred, options.constraints != ConstraintMode::kNone, options.strongly_typed);
     auto made = executable_.plan_for(shapes, assignment, fusion_, replay_);
     const std::lock_guard lock(mutex_);
-    plans_.put(shapes, made);  // Another thread may have been faster.
-    return plans_.find(shapes);
+    plans_.put(key, made);  // Another thread may have been faster.
+    return plans_.find(key);
   }
 
   Executable& executable_;
@@ -140,12 +143,20 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                          std::move(subgraphs), std::move(replay)}));
 }
 
+/// oneDNN shares out a primitive when it is made: run by a team of another size, every such step would start and end
+/// threads.
+std::vector<Shape> Executable::plan_key(std::vector<Shape> input_shapes) const {
+  if (!find_backend(options_.backend).has_own_memory()) input_shapes.push_back({num_threads()});
+  return input_shapes;
+}
+
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
+  const std::vector<Shape> key = plan_key(input_shapes);
   std::shared_future<std::shared_ptr<const Plan>> pending;
   {
     const std::lock_guard lock(mutex_);
-    if (auto found = plans_.find(input_shapes)) return found;
-    const auto [entry, is_new] = pending_.try_emplace(input_shapes);
+    if (auto found = plans_.find(key)) return found;
+    const auto [entry, is_new] = pending_.try_emplace(key);
     if (is_new)  // The first that waits makes it.
       entry->second = std::async(std::launch::deferred, [this, input_shapes] {
                         auto plan = plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
@@ -156,9 +167,22 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
   }
   pending.wait();
   const std::lock_guard lock(mutex_);
-  pending_.erase(input_shapes);
-  plans_.put(input_shapes, pending.get());
+  pending_.erase(key);
+  plans_.put(key, pending.get());
   return pending.get();
+}
+
+std::size_t Executable::arena_bytes(const std::vector<Shape>& input_shapes) {
+  specialization(input_shapes);  // Folds constants: by all threads.
+  const ScopedThreads single(1);
+  return plan_for(input_shapes)->arena_bytes();
+}
+
+std::size_t Executable::arena_bytes(const std::vector<Shape>& input_shapes, const Assignment& assignment,
+                                    Fusion fusion) {
+  specialization(input_shapes);
+  const ScopedThreads single(1);
+  return plan_for(input_shapes, assignment, fusion)->arena_bytes();
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {

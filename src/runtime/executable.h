@@ -33,6 +33,11 @@ class Executable {
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                        Fusion fusion);
 
+  /// What a run of such a plan holds beside its inputs, results and weights. Asked of plans for one thread, the
+  /// quickest to make: it hardly depends on how many there are.
+  std::size_t arena_bytes(const std::vector<Shape>& input_shapes);
+  std::size_t arena_bytes(const std::vector<Shape>& input_shapes, const Assignment& assignment, Fusion fusion);
+
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
   /// The bodies with a layer in lower precision under this assignment that no run of a plan has reached so far, in
   /// words: "then_branch of 'If_3'".
@@ -49,6 +54,8 @@ class Executable {
   /// What runs the bodies of each layer under an assignment.
   IdMap<LayerId, GraphFunction> body_functions(const Assignment& assignment, Fusion fusion,
                                                const std::shared_ptr<const TacticReplay>& replay);
+  /// What a plan is for.
+  std::vector<Shape> plan_key(std::vector<Shape> input_shapes) const;
   /// Of a body, whatever its assignment.
   Executable& executable_of(const Body& body);
 
@@ -59,7 +66,7 @@ class Executable {
   std::mutex mutex_;                                       ///< Of what follows.
   std::map<LayerId, std::unique_ptr<Executable>> bodies_;  ///< By the first layer that they have.
   RecentlyUsed<std::shared_ptr<const Specialization>> specializations_{32};
-  RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
+  RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};  ///< By plan_key().
   std::map<std::vector<Shape>, std::shared_future<std::shared_ptr<const Plan>>> pending_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/parallel.h"
 #include "engine/build_helpers.h"
 
 namespace ulpscope::testing {
@@ -82,6 +83,47 @@ TEST(Specialization, LargeConstantsOfShapesAreNotKept) {
   const TensorId wide = network->find_tensor("wide");
   EXPECT_TRUE(specialize(*network, {{1000, 3}})->is_constant(wide));
   EXPECT_FALSE(specialize(*network, {{30'000'000, 3}})->is_constant(wide));
+}
+
+TEST(Executable, APlanIsForTheThreadsThatRunIt) {
+  const auto network = tied_embedding();
+  BuildOptions options;
+  options.backend = "cpu";
+  Executable executable(*network, assign_precisions(*specialize(*network, {{2, 3}}), options), options);
+  const auto plan_with = [&](int threads) {
+    const ScopedThreads scope(threads);
+    return executable.plan_for({{2, 3}});
+  };
+  const auto one = plan_with(1), two = plan_with(2);
+  EXPECT_NE(one, two);
+  EXPECT_EQ(one, plan_with(1));
+  EXPECT_EQ(two, plan_with(2));
+}
+
+/// Three outputs: a view of what a layer computes, and two views of what another computes.
+TEST(Executable, ResultsThatAreViewsAreTheCallers) {
+  Model model;
+  model.input("x", {2, 3});
+  model.node("Neg", {"x"}, {"n"}, "Neg");
+  model.node("Reshape", {"n", "flat"}, {"alone"}, "Alone");
+  model.node("Abs", {"x"}, {"a"}, "Abs");
+  model.node("Reshape", {"a", "flat"}, {"first"}, "First");
+  model.node("Identity", {"a"}, {"second"}, "Second");
+  *model.graph().add_initializer() = int64_tensor("flat", {1}, {-1});
+  for (const char* output : {"alone", "first", "second"}) model.output(output);
+  const auto network = model.load();
+  for (const Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
+    BuildOptions options = tested_options();
+    options.fusion = fusion;
+    Executable executable(*network, assign_precisions(*specialize(*network, {{2, 3}}), options), options);
+    const std::vector<Tensor> x{Tensor::of<float>({2, 3}, {1, -2, 3, -4, 5, -6})},
+        other{Tensor::of<float>({2, 3}, {0, 0, 0, 0, 0, 0})};
+    std::vector<Tensor> results = executable.run(x);
+    executable.run(other);
+    EXPECT_EQ(floats(results[0]), (std::vector<float>{-1, 2, -3, 4, -5, 6}));
+    results[1].data<float>()[0] = 99;
+    EXPECT_EQ(floats(results[2]), (std::vector<float>{1, 2, 3, 4, 5, 6})) << "two outputs share no memory";
+  }
 }
 
 }  // namespace
