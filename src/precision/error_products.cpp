@@ -83,16 +83,22 @@ class ProductsOfTwo final : public ErrorProducts {
   ProductsOfTwo(Trials& trials, const Specialization& spec, LocalErrors& local, std::span<const CandidateOutput> places,
                 std::span<const TensorId> outputs, Fold fold)
       : ErrorProducts(fold), local_(local) {
+    if (fold == Fold::kSum) images_ = images_of(spec);  // Rows of squares are those of the tensor as it is.
     adjoint_ = adjoint_for(spec, places, outputs);
     Network& network = adjoint_.network;
     network.outputs.clear();
     const LayerId own(network.layers.size());
     LayerWriter writer(network, AdjointContext::kAdjointOpset);
+    take_images(writer);
     for (std::size_t w = 0; w < places.size(); ++w) {
-      const TensorId gradient = adjoint_.gradients[w];
+      TensorId gradient = adjoint_.gradients[w];
       product_of_.push_back(-1);
       if (gradient == kNone) continue;
-      const Shape& shape = *spec.shape(places[w].tensor);
+      Shape shape = *spec.shape(places[w].tensor);
+      if (is_image(places[w].tensor)) {
+        gradient = writer.transpose(gradient, {0, 2, 3, 1});
+        shape = channels_last(shape);
+      }
       const TensorId error = writer.input(fmt::format("local error {}", w), shape);
       const TensorId product = writer.multiply(gradient, error, fmt::format("product {}", w));
       product_of_.back() = static_cast<int>(network.outputs.size());
@@ -111,7 +117,7 @@ class ProductsOfTwo final : public ErrorProducts {
   Bytes bytes() const override { return bytes_; }
 
   Sample start(std::span<const Tensor> inputs) override {
-    LocalErrors::Result local = local_.run(inputs, adjoint_.forward);
+    LocalErrors::Result local = local_.run(inputs, adjoint_.forward, images_);
     Sample sample{std::vector<Kind>(local.errors.size()), std::move(local.values), nullptr};
     parallel_for(static_cast<std::int64_t>(local.errors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
@@ -135,6 +141,30 @@ class ProductsOfTwo final : public ErrorProducts {
   }
 
  private:
+  static Shape channels_last(const Shape& shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
+  bool is_image(TensorId id) const { return !images_.empty() && images_[id]; }
+
+  /// The adjoint reads forward values that are images as [n, h, w, c].
+  void take_images(LayerWriter& writer) {
+    Network& network = adjoint_.network;
+    const std::size_t layers = network.layers.size(), inputs = network.inputs.size();
+    std::map<TensorId, TensorId> turned;
+    for (std::size_t i = 0; i < adjoint_.forward.size(); ++i) {
+      const TensorId input = network.inputs[i];
+      if (!is_image(adjoint_.forward[i])) continue;
+      const TensorInfo info = network.tensor(input);
+      const TensorId image = writer.input(info.name + " as it lies", channels_last(*info.shape), info.type);
+      network.inputs[i] = image;
+      turned[input] = writer.transpose(image, {0, 3, 1, 2});
+    }
+    network.inputs.resize(inputs);
+    for (const LayerId l : first_ids<LayerId>(layers))
+      for (TensorId& input : network.layers[l].inputs)
+        if (const auto found = turned.find(input); found != turned.end()) input = found->second;
+    for (TensorId& gradient : adjoint_.gradients)
+      if (const auto found = turned.find(gradient); found != turned.end()) gradient = found->second;
+  }
+
   void count_bytes(const Specialization& spec, std::span<const CandidateOutput> places) {
     const auto size = [&](TensorId id) {
       const auto& shape = spec.shape(id);
@@ -142,12 +172,13 @@ class ProductsOfTwo final : public ErrorProducts {
     };
     for (const CandidateOutput& place : places) bytes_.errors += size(place.tensor);
     for (const TensorId id : adjoint_.forward) bytes_.other += size(id);
-    bytes_.other += std::max(local_.activation_bytes(spec.input_shapes, adjoint_.forward),
-                             executable_->plan_for(input_shapes(adjoint_.network))->arena_bytes());
+    bytes_.other += std::max(local_.activation_bytes(spec.input_shapes, adjoint_.forward, images_),
+                             executable_->arena_bytes(input_shapes(adjoint_.network)));
   }
 
   Bytes bytes_;
   LocalErrors& local_;
+  Images images_;  ///< That the two networks hand on as they lie; none where it is empty.
   AdjointNetwork adjoint_;
   std::vector<int> product_of_;  ///< Per place: which output of the network has its partial sums; -1: none.
   std::unique_ptr<Executable> executable_;

@@ -89,11 +89,26 @@ void sum_squares(TwinNetwork& twins) {
   }
 }
 
+/// Those outputs of the network that are images, or errors of some, as [n, h, w, c].
+void turn_images(Network& network, std::span<const CandidateOutput> places, std::span<const TensorId> tensors,
+                 const Images& images) {
+  if (images.empty()) return;
+  LayerWriter writer(network, AdjointContext::kAdjointOpset);
+  for (std::size_t o = 0; o < network.outputs.size(); ++o) {
+    const TensorId of = o < places.size() ? places[o].tensor : tensors[o - places.size()];
+    if (!images[of]) continue;
+    const DataType type = network.tensor(network.outputs[o]).type;
+    network.outputs[o] = writer.transpose(network.outputs[o], {0, 2, 3, 1});
+    network.tensor(network.outputs[o]).type = type;
+  }
+}
+
 }  // namespace
 
 struct LocalErrors::Twin {
   TwinNetwork twins;
   std::vector<TensorId> tensors;
+  Images images;
   std::unique_ptr<Executable> executable;
 };
 
@@ -110,15 +125,17 @@ LocalErrors::LocalErrors(const Network& network, const Assignment& low, std::spa
 
 LocalErrors::~LocalErrors() = default;
 
-std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> tensors,
+std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> tensors, const Images& images,
                                                      const std::vector<Shape>& shapes) {
   const std::lock_guard lock(mutex_);
-  if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return twin_;
+  if (twin_ && std::ranges::equal(twin_->tensors, tensors) && twin_->images == images) return twin_;
   auto made = std::make_shared<Twin>(with_twins(network_, low_, candidates_, precisions_));
   made->tensors.assign(tensors.begin(), tensors.end());
+  made->images = images;
   if (yield_ == Yield::kSquares) sum_squares(made->twins);
   Network& network = made->twins.network;
   network.outputs.insert(network.outputs.end(), tensors.begin(), tensors.end());
+  turn_images(network, candidate_outputs(network_, candidates_), tensors, images);
   network.check();
   const auto spec = specialize(network, shapes);
   made->twins.finish(spec->inferred);
@@ -128,8 +145,9 @@ std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> t
   return twin_ = std::move(made);
 }
 
-LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<const TensorId> tensors) {
-  const std::shared_ptr<Twin> made = twin(tensors, shapes_of(inputs));
+LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<const TensorId> tensors,
+                                     const Images& images) {
+  const std::shared_ptr<Twin> made = twin(tensors, images, shapes_of(inputs));
   std::vector<Tensor> outputs = made->executable->run(inputs);
   Result result;
   std::size_t next = 0;
@@ -139,8 +157,9 @@ LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<c
   return result;
 }
 
-std::size_t LocalErrors::activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors) {
-  return twin(tensors, shapes)->executable->plan_for(shapes)->arena_bytes();
+std::size_t LocalErrors::activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors,
+                                          const Images& images) {
+  return twin(tensors, images, shapes)->executable->arena_bytes(shapes);
 }
 
 }  // namespace ulpscope

@@ -9,6 +9,7 @@
 
 #include "graph/assignment.h"
 #include "graph/network.h"
+#include "precision/images.h"
 #include "runtime/executable.h"
 
 namespace ulpscope {
@@ -61,14 +62,16 @@ class LocalErrors {
     std::vector<LocalError> errors;
     std::vector<Tensor> values;
   };
-  Result run(std::span<const Tensor> inputs, std::span<const TensorId> tensors);
+  /// Errors and values of `images` (none where it is empty) have the shape [n, h, w, c].
+  Result run(std::span<const Tensor> inputs, std::span<const TensorId> tensors, const Images& images = {});
   /// That a run holds beside its result.
-  std::size_t activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors);
+  std::size_t activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors,
+                               const Images& images = {});
 
  private:
   struct Twin;
-  /// The network with twins whose outputs are the errors and `tensors`; kept while `tensors` stays the same.
-  std::shared_ptr<Twin> twin(std::span<const TensorId> tensors, const std::vector<Shape>& shapes);
+  /// The network with twins whose outputs are the errors and `tensors`; kept while these and `images` stay the same.
+  std::shared_ptr<Twin> twin(std::span<const TensorId> tensors, const Images& images, const std::vector<Shape>& shapes);
 
   const Network& network_;
   const Assignment low_;

@@ -1,6 +1,7 @@
 // One network of errors, gradients and products against two that hand their values on.
 #include "precision/error_products.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "engine/build_helpers.h"
 #include "engine/random_network.h"
+#include "precision/images.h"
 
 namespace ulpscope::testing {
 namespace {
@@ -62,28 +64,82 @@ class ErrorProductsOf {
   Both both_;
 };
 
+void expect_alike(ErrorProductsOf& products, std::uint32_t seed) {
+  ASSERT_EQ(products->in_one->seeded(), products->of_two->seeded());
+  std::mt19937 signs(seed);
+  for (int k = 0; k < 2; ++k) {
+    const std::vector<Tensor> seeds = products.seeds(signs);
+    const std::vector<double> one = products->in_one->project(products->one, seeds),
+                              two = products->of_two->project(products->two, seeds);
+    ASSERT_EQ(one.size(), two.size());
+    double largest = 0;
+    for (const double value : two) largest = std::max(largest, std::abs(value));
+    EXPECT_GT(largest, 0);
+    for (std::size_t w = 0; w < one.size(); ++w) {
+      EXPECT_NEAR(one[w], two[w], 1e-3 * std::abs(two[w]) + 1e-5 * largest) << "place " << w;
+      EXPECT_EQ(products->one.kinds[w].exact, products->two.kinds[w].exact) << "place " << w;
+      EXPECT_EQ(products->one.kinds[w].overflows, products->two.kinds[w].overflows) << "place " << w;
+      EXPECT_EQ(products->in_one->incomplete(w), products->of_two->incomplete(w)) << "place " << w;
+    }
+  }
+}
+
 TEST(ErrorProducts, AreThoseOfTwoNetworksInOne) {
   for (std::uint32_t number = 0; number < 60; ++number) {
     SCOPED_TRACE("network " + std::to_string(number));
     RandomNetwork random(number);
     ErrorProductsOf products(random.shared(), random.inputs());
-    ASSERT_EQ(products->in_one->seeded(), products->of_two->seeded());
-    std::mt19937 signs(number);
-    for (int k = 0; k < 2; ++k) {
-      const std::vector<Tensor> seeds = products.seeds(signs);
-      const std::vector<double> one = products->in_one->project(products->one, seeds),
-                                two = products->of_two->project(products->two, seeds);
-      ASSERT_EQ(one.size(), two.size());
-      double largest = 0;
-      for (const double value : two) largest = std::max(largest, std::abs(value));
-      for (std::size_t w = 0; w < one.size(); ++w) {
-        EXPECT_NEAR(one[w], two[w], 1e-3 * std::abs(two[w]) + 1e-5 * largest) << "place " << w;
-        EXPECT_EQ(products->one.kinds[w].exact, products->two.kinds[w].exact) << "place " << w;
-        EXPECT_EQ(products->one.kinds[w].overflows, products->two.kinds[w].overflows) << "place " << w;
-        EXPECT_EQ(products->in_one->incomplete(w), products->of_two->incomplete(w)) << "place " << w;
-      }
-    }
+    expect_alike(products, number);
   }
+}
+
+std::vector<float> random_values(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+/// Images on the way: a residual block, a pool, channels side by side; then a mean, which is none.
+std::shared_ptr<Network> images() {
+  Model model;
+  model.input("x", {2, 3, 6, 5});
+  for (const auto& [number, in] : {std::pair{1, 3}, std::pair{2, 4}}) {
+    const std::string n = std::to_string(number);
+    auto& node = model.node("Conv", {number == 1 ? "x" : "a", "w" + n}, {"c" + n}, "Conv" + n);
+    auto& pads = add_attribute(node, "pads", onnx::AttributeProto::INTS);
+    for (int i = 0; i < 4; ++i) pads.add_ints(1);
+    *model.graph().add_initializer() =
+        float_tensor("w" + n, {4, in, 3, 3}, random_values(static_cast<std::size_t>(36 * in), 7));
+    if (number == 1) model.node("Sigmoid", {"c1"}, {"a"}, "Sigmoid");
+  }
+  model.node("Add", {"a", "c2"}, {"sum"}, "Add");
+  add_attribute(model.node("Concat", {"sum", "a"}, {"wide"}, "Wide"), "axis", onnx::AttributeProto::INT).set_i(1);
+  auto& pool = model.node("MaxPool", {"wide"}, {"small"}, "Pool");
+  auto& kernel = add_attribute(pool, "kernel_shape", onnx::AttributeProto::INTS);
+  for (int i = 0; i < 2; ++i) kernel.add_ints(2);
+  model.node("Mul", {"small", "factor"}, {"scaled"}, "Scale");
+  model.node("GlobalAveragePool", {"scaled"}, {"y"}, "Mean");
+  *model.graph().add_initializer() = float_tensor("factor", {8, 1, 1}, random_values(8, 3));
+  model.output("y");
+  return model.load();
+}
+
+TEST(ErrorProducts, AreThoseOfTwoNetworksThatHandOnImages) {
+  const auto network = images();
+  ErrorProductsOf products(network, std::vector<Tensor>{Tensor::of<float>({2, 3, 6, 5}, random_values(180, 1))});
+  expect_alike(products, 5);
+}
+
+TEST(Images, AreWhatSlidingWindowsReadAndMake) {
+  const auto network = images();
+  const auto spec = specialize(*network, {{2, 3, 6, 5}});
+  const Images found = images_of(*spec);
+  std::vector<std::string> names;
+  for (const TensorId id : network->tensors.ids())
+    if (found[id]) names.push_back(network->tensor(id).name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("x", "c1", "a", "c2", "sum", "wide", "small", "scaled"));
 }
 
 /// z = y + y of y = op(x, x).

@@ -38,10 +38,10 @@ CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, 
   choose_kept_values();
 }
 
-bool CpuPlan::is_fresh_output(int slot) const {
-  const Slot& s = made_.slots[slot];
-  return !s.dynamic && !s.constant && s.alias < 0 && std::ranges::find(made_.inputs, slot) == made_.inputs.end() &&
-         std::ranges::count(made_.outputs, slot) == 1;
+bool CpuPlan::is_fresh_output(int root) const {
+  const Slot& s = made_.slots[root];
+  return !s.dynamic && !s.constant && std::ranges::find(made_.inputs, root) == made_.inputs.end() &&
+         std::ranges::count(made_.outputs, root, [&](int slot) { return root_of(made_.slots, slot); }) == 1;
 }
 
 void CpuPlan::place_slots() {
@@ -59,7 +59,10 @@ void CpuPlan::place_slots() {
   }
   for (int slot : made_.outputs) touch(slot, end);
   fresh_.assign(made_.slots.size(), 0);
-  for (int slot : made_.outputs) fresh_[slot] = is_fresh_output(slot);
+  for (int slot : made_.outputs) {
+    const int root = root_of(made_.slots, slot);
+    fresh_[root] = is_fresh_output(root);
+  }
   std::vector<ArenaEntry> entries(made_.slots.size());
   for (std::size_t i = 0; i < made_.slots.size(); ++i) {
     const Slot& s = made_.slots[i];
@@ -82,9 +85,10 @@ void CpuPlan::place_results() {
   offsets_of_results_.assign(made_.slots.size(), 0);
   std::size_t count = 0, bytes = 0;
   for (int slot : made_.outputs) {
-    if (!fresh_[slot]) continue;
-    offsets_of_results_[slot] = bytes;
-    bytes += bytes_of(made_.slots[slot]);
+    const int root = root_of(made_.slots, slot);
+    if (!fresh_[root]) continue;
+    offsets_of_results_[root] = bytes;
+    bytes += bytes_of(made_.slots[root]);
     ++count;
   }
   // Under a limit, what nobody needs goes back to the system.
@@ -267,7 +271,7 @@ std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound) const 
   std::vector<char> is_output(made_.slots.size(), 0);
   const std::shared_ptr<std::byte> block = results_ == nullptr ? nullptr : results_->take();
   for (int number : made_.outputs) {
-    const auto i = static_cast<std::size_t>(number);
+    const auto i = static_cast<std::size_t>(root_of(made_.slots, number));
     if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
     const Slot& slot = made_.slots[i];
     bound[i] = block == nullptr ? Tensor(slot.type, slot.shape)
@@ -286,8 +290,8 @@ void CpuPlan::prepare() const {
 }
 
 /// Several threads may run one plan: each takes a workspace, and gives it back for the next run. Fresh outputs are
-/// computed into new tensors, which the caller keeps. The others (inputs, constants, views, one slot that is two
-/// outputs) are copied, since the next run or the caller may write over them.
+/// computed into new tensors, which the caller keeps. The others (inputs, constants, one slot that is two outputs) are
+/// copied, since the next run or the caller may write over them.
 std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
                                      std::span<StepTime> times) const {
   const std::shared_ptr<std::byte> arena = weights_.arena(arena_bytes_);
@@ -312,8 +316,8 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
   for (const auto& file : spec_->network->files) file->check_unchanged();
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
-    const auto i = static_cast<std::size_t>(slot);
-    results.push_back(is_output[i] ? bound[i] : bound[i].clone());
+    const Tensor& value = bound[static_cast<std::size_t>(slot)];
+    results.push_back(is_output[static_cast<std::size_t>(root_of(made_.slots, slot))] ? value : value.clone());
   }
   if (store != nullptr) bound = std::move(own);
   for (int slot : made_.inputs)

@@ -80,8 +80,8 @@ class CpuPlan final : public Plan {
   void choose_kept_values();
   /// So many stretches apart a store of this size can have two runs; 0: not even one stretch.
   int stretches_apart(std::size_t byte_limit) const noexcept;
-  /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
-  bool is_fresh_output(int slot) const;
+  /// True for what a step computes and one output hands out, or a view of it: every run binds a new tensor to it.
+  bool is_fresh_output(int root) const;
   /// Binds new tensors to the outputs that a run computes into such; tells which slots these are.
   std::vector<char> bind_fresh_outputs(std::vector<Tensor>& bound) const;
   /// What one run works on.
@@ -99,8 +99,8 @@ class CpuPlan final : public Plan {
   /// How long the last run took.
   mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
-  std::vector<char> fresh_;              ///< Per slot: see is_fresh_output.
-  std::shared_ptr<ResultBlocks> results_;  ///< For fresh outputs, where they are many; at these offsets, per slot.
+  std::vector<char> fresh_;                ///< Per slot that is no view: see is_fresh_output.
+  std::shared_ptr<ResultBlocks> results_;  ///< For fresh outputs, where they are many; at these offsets, likewise.
   std::vector<std::size_t> offsets_of_results_;
   std::vector<std::size_t> kept_bytes_;  ///< By k - 1: of what a store gets, where that is asked of every k-th stretch.
   std::size_t arena_bytes_ = 0;
