@@ -98,7 +98,7 @@ ConvolutionLibrary::ConvolutionLibrary(void* stream) : impl_(std::make_unique<Im
 ConvolutionLibrary::~ConvolutionLibrary() = default;
 
 std::vector<std::unique_ptr<ConvolutionPlan>> ConvolutionLibrary::plans(const ConvolutionSpec& spec, std::size_t limit,
-                                                                        std::size_t workspace_limit) {
+                                                                        std::size_t workspace_limit) const {
   std::vector<std::unique_ptr<ConvolutionPlan>> all;
   const std::shared_ptr<const ConvolutionGraph> graph = impl_->graph(spec);
   if (graph == nullptr) return all;

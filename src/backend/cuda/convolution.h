@@ -58,7 +58,8 @@ class ConvolutionPlan {
   virtual void run(const ConvolutionOperands& operands, std::uint64_t workspace) const = 0;
 };
 
-/// A cuDNN handle, bound to the current CUDA context and a stream (CUstream). Not thread-safe.
+/// A cuDNN handle, bound to the current CUDA context and a stream (CUstream). Several threads may ask for plans at
+/// once, each with this context; one at a time may run them.
 class ConvolutionLibrary {
  public:
   /// Throws Error(kUnsupported) when cuDNN 9 is missing.
@@ -71,7 +72,7 @@ class ConvolutionLibrary {
   /// reduced-precision reductions, down-converted inputs and nondeterministic engines; without tensor cores for float32
   /// that is not tf32. Empty: cuDNN has none.
   std::vector<std::unique_ptr<ConvolutionPlan>> plans(const ConvolutionSpec& spec, std::size_t limit,
-                                                      std::size_t workspace_limit);
+                                                      std::size_t workspace_limit) const;
   /// The plan of ConvolutionPlan::tactic(); null for other texts, and when this version has it no more.
   std::unique_ptr<ConvolutionPlan> plan(const ConvolutionSpec& spec, const std::string& tactic);
   /// "9.19.0". Throws Error(kUnsupported) when cuDNN 9 is missing.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
+#include "backend/cuda/scout.h"
 #include "backend/cuda/weight_budget.h"
 #include "ulpscope/error.h"
 
@@ -26,10 +28,14 @@ std::pair<std::shared_ptr<const Candidate>, double> fastest(std::vector<std::uni
   return best;
 }
 
-/// The runtime; what a replay has an algorithm for need not be looked for in the libraries.
+/// The runtime; what a replay has an algorithm for need not be looked for in the libraries. The first convolution that
+/// is not known makes it look for all that there are: cuDNN takes 0.1 s and more for each, mostly to compile.
 class ReplayTarget final : public LoweringTarget {
  public:
-  ReplayTarget(Runtime& runtime, const Replay& replay) : runtime_(runtime), replay_(replay) {}
+  using Lower = std::function<void(LoweringTarget&)>;
+  /// `lower`: as the lowering that this is the target of. All arguments outlive this.
+  ReplayTarget(Runtime& runtime, const Replay& replay, Lower lower)
+      : runtime_(runtime), replay_(replay), lower_(std::move(lower)) {}
   std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                const std::function<Tensor()>& make) override {
     return runtime_.constant(weights, key, make);
@@ -40,18 +46,35 @@ class ReplayTarget final : public LoweringTarget {
     return runtime_.matrices(weights, key, parts, type, make);
   }
   bool has_convolution(const ConvolutionSpec& spec) override {
-    return (replay_.asks() && replay_.has(text_of(spec))) || runtime_.has_convolution(spec);
+    if (is_replayed(text_of(spec))) return true;
+    if (lower_ && !runtime_.knows(spec)) look_ahead();
+    return runtime_.has_convolution(spec);
   }
   bool has_product(const MatrixProductSpec& spec) override {
-    return (replay_.asks() && replay_.has(spec.text())) || runtime_.has_product(spec);
+    return is_replayed(spec.text()) || runtime_.has_product(spec);
   }
   bool has_fused_products() override { return runtime_.has_fused_products(); }
   int warp_group_processors() override { return runtime_.warp_group_processors(); }
   bool is_hopper() override { return runtime_.is_hopper(); }
 
  private:
+  bool is_replayed(const std::string& computes) const { return replay_.asks() && replay_.has(computes); }
+  /// What cuDNN refuses brings other questions.
+  void look_ahead() {
+    constexpr int kRounds = 3;
+    const Lower lower = std::exchange(lower_, nullptr);
+    for (int round = 0; round < kRounds; ++round) {
+      Scout scout(*this,
+                  [this](const ConvolutionSpec& spec) { return is_replayed(text_of(spec)) || runtime_.knows(spec); });
+      lower(scout);
+      if (scout.unknown().empty()) return;
+      runtime_.look_for(scout.unknown());
+    }
+  }
+
   Runtime& runtime_;
   const Replay& replay_;
+  Lower lower_;  ///< Until it has looked ahead.
 };
 
 }  // namespace
@@ -64,9 +87,12 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   runtime.device().enter();
   identity_ = runtime.identity();
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
-  ReplayTarget target(runtime, replay);
+  const auto lower_for = [&](LoweringTarget& target) {
+    return lower(*spec_, schedule_, weights, subgraphs, target, ends);
+  };
+  ReplayTarget target(runtime, replay, lower_for);
   WeightBudget budget(target, weights_.device_limit());
-  made_ = lower(*spec_, schedule_, weights, subgraphs, budget, ends);
+  made_ = lower_for(budget);
   budget.check();
   compile_kernels(!replay.asks());
   place();

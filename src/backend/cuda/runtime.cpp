@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backend/cuda/nvrtc.h"
+#include "core/parallel.h"
 #include "formats/stored_elements.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -168,26 +169,49 @@ bool Runtime::has_product(const MatrixProductSpec& spec) {
   return has_[key] = !matrices().products(spec, 1, kWorkspace).empty();
 }
 
+bool Runtime::knows(const ConvolutionSpec& spec) {
+  const std::string key = text_of(spec);
+  return has_.contains(key) || tactics().find(key).has_value();
+}
+
 bool Runtime::has_convolution(const ConvolutionSpec& spec) {
   const std::string key = text_of(spec);
   if (tactics().find(key)) return true;
-  const auto known = has_.find(key);
-  if (known != has_.end()) return known->second;
-  bool found = false;
+  if (!has_.contains(key)) look_for({&spec, 1});
+  return has_[key];
+}
+
+void Runtime::look_for(std::span<const ConvolutionSpec> specs) {
+  std::vector<std::vector<std::unique_ptr<ConvolutionPlan>>> found(specs.size());
+  if (has_cudnn())
+    run_tasks(0, specs.size(), share_threads(specs.size(), 0, 0), [&](std::size_t i) {
+      device_.enter();
+      found[i] = plans_of(specs[i]);
+    });
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::string key = text_of(specs[i]);
+    has_[key] = !found[i].empty();
+    if (!found[i].empty()) candidates_[key] = std::move(found[i]);
+  }
+}
+
+bool Runtime::has_cudnn() {
   try {
     convolutions();
+    return true;
   } catch (const Error& error) {
     warn_of_slow_convolutions(error);
-    return has_[key] = false;
+    return false;
   }
+}
+
+std::vector<std::unique_ptr<ConvolutionPlan>> Runtime::plans_of(const ConvolutionSpec& spec) const {
   try {
-    auto plans = convolutions().plans(spec, kConvolutions, kWorkspace);
-    found = !plans.empty();
-    if (found) candidates_[key] = std::move(plans);
+    return convolutions_->plans(spec, kConvolutions, kWorkspace);
   } catch (const Error& error) {
     log_verbose(fmt::format("cuDNN: {}", error.what()));
+    return {};
   }
-  return has_[key] = found;
 }
 
 std::vector<std::unique_ptr<ConvolutionPlan>> Runtime::candidates(const ConvolutionSpec& spec) {

@@ -35,6 +35,10 @@ class Runtime final : public LoweringTarget {
                                                std::span<const StoredMatrix> parts, DataType type,
                                                const std::function<Tensor()>& make) override;
   bool has_convolution(const ConvolutionSpec& spec) override;
+  /// has_convolution() needs not ask cuDNN, which compiles some of its kernels for that.
+  bool knows(const ConvolutionSpec& spec);
+  /// Asks cuDNN for all of them, on all threads.
+  void look_for(std::span<const ConvolutionSpec> specs);
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return is_hopper(); }
   int warp_group_processors() override { return is_hopper() ? device_.multiprocessors() : 0; }
@@ -60,6 +64,8 @@ class Runtime final : public LoweringTarget {
  private:
   Runtime() = default;
   std::string cudnn_version();  ///< Or "none", with a warning.
+  bool has_cudnn();             ///< With a warning where it is missing.
+  std::vector<std::unique_ptr<ConvolutionPlan>> plans_of(const ConvolutionSpec& spec) const;
   void put_matrix(const StoredMatrix& matrix, DataType type, Address to);
   Device& device_ = Device::get();
   std::unique_ptr<MatrixLibrary> matrices_;
