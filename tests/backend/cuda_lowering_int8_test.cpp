@@ -188,7 +188,16 @@ TEST(CudaLoweringInt8, LayersThatArePointwiseOrPool) {
     const auto x = n.input("x", {2, 3, 4, 4});
     n.output(n.add("AveragePool", {x}, {A("kernel_shape", Ints{2, 2})}));
     n.output(n.add("GlobalAveragePool", {x}));
-    cases.check({{"x", 0.03125f}}, 2);
+    n.output(n.add("AveragePool", {x},
+                   {A("kernel_shape", Ints{3, 2}), A("pads", Ints{1, 0, 1, 1}), A("strides", Ints{2, 1}),
+                    A("count_include_pad", 1)}));
+    cases.check({{"x", 0.03125f}}, 3);
+  }
+  {
+    Net& n = cases.net("a pool behind a convolution");
+    const auto y = n.add("Relu", {n.add("Conv", {n.input("x", {2, 16, 5, 4}), n.weight({16, 16, 3, 3})})});
+    n.output(n.add("Neg", {n.add("Flatten", {n.add("GlobalAveragePool", {y})})}));
+    cases.check({{"x", 0.03f}, {y, 0.0625f}}, 2);  // Sums of these are exact, in every order.
   }
   {
     Net& n = cases.net("not numbers");
@@ -196,6 +205,7 @@ TEST(CudaLoweringInt8, LayersThatArePointwiseOrPool) {
     n.output(n.add("MatMul", {"x", n.weight({6, 5})}));
     cases.check({{"x", 0.5f}}, 1);
   }
+  EXPECT_EQ(cases.host_steps(), 0);
   if (!cases.run()) GTEST_SKIP() << "no compiler";
 }
 

@@ -59,6 +59,8 @@ class Layers : KernelLowering {
   bool lower_quantize(const LayerKernel& kernel);
   bool lower_dequantize(const LayerKernel& kernel);
   bool lower_pool(const LayerKernel& kernel);
+  /// The tensor as float32 or what it is stored in; integers times their scale.
+  View numbers(const Operand& operand);
   bool lower_rows(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);
   bool lower_magnitudes(const LayerKernel& kernel);

@@ -260,9 +260,34 @@ bool Layers::lower_cast(const LayerKernel& kernel) {
   return true;
 }
 
+namespace {
+
+/// In int8, averages are those of integers times their scale.
+bool is_number(const Operand& operand) { return !operand.is_encoded() || operand.is_of_bytes(); }
+
+Register as_number(ProgramAssembly& assembly, Register x, const Operand& operand) {
+  if (!operand.is_encoded()) return x;
+  const Quantization q = operand.quantization();
+  return assembly.program().apply(Instruction::kFakeQuantize, x, -1, q.scale, q.is_unsigned() ? 1.0f : 0.0f);
+}
+
+}  // namespace
+
+View Layers::numbers(const Operand& operand) {
+  if (!operand.is_encoded()) return memory_.device_view(operand);
+  const View from = memory_.device_view(operand.plain());
+  const Shape& dims = shape(operand.tensor);
+  const View to = steps_.new_view(DataType::kFloat32, dims, strides_in_order_of(dims, from.strides, dims));
+  ProgramAssembly assembly(dims, 0);
+  const Register x = assembly.input(from, from.strides, Rounding::kNone);
+  assembly.output(as_number(assembly, x, operand), to, to.strides, Rounding::kNone);
+  programs_.add(std::move(assembly));
+  return to;
+}
+
 bool Layers::lower_pool(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
-  if (!spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].is_encoded() || kernel.outputs[0].exact) return false;
+  if (!spec_.is_held_as_float(l.inputs[0]) || !is_number(kernel.operands[0]) || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
   if (input.size() < 3 || input.size() > 5) return false;
   const auto pooling = ops::pooling_of(l, input);
@@ -274,7 +299,7 @@ bool Layers::lower_pool(const LayerKernel& kernel) {
                           g.strides,
                           g.dilations,
                           g.pads_begin};
-  const View from = memory_.device_view(kernel.operands[0]);
+  const View from = numbers(kernel.operands[0]);
   const View to = memory_.define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
   steps_.add(KernelStep{shared(pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window,
                                            g.pads_end, kernel.operands[0].rounding, kernel.outputs[0].rounding)),
@@ -288,7 +313,7 @@ bool Layers::lower_pool(const LayerKernel& kernel) {
 bool Layers::lower_rows(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!spec_.is_held_as_float(l.inputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return false;
-  if (kernel.operands[0].is_encoded() || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
+  if (!is_number(kernel.operands[0]) || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
   const Shape& input = shape(l.inputs[0]);
   const auto rank = static_cast<std::int64_t>(input.size());
   std::vector<std::int64_t> axes;
@@ -309,7 +334,8 @@ bool Layers::lower_rows(const LayerKernel& kernel) {
   for (const bool inner : {false, true})
     for (std::int64_t d = 0; d < rank; ++d)
       if (is_axis(d) == inner) order.push_back(d);
-  const View from = memory_.device_view(kernel.operands[0]);
+  const Operand& operand = kernel.operands[0];
+  const View from = memory_.device_view(operand.is_encoded() ? operand.plain() : operand);
   Shape domain;
   std::vector<std::int64_t> read, write;
   for (std::int64_t d : order) {
@@ -317,7 +343,8 @@ bool Layers::lower_rows(const LayerKernel& kernel) {
     read.push_back(from.strides[static_cast<std::size_t>(d)]);
   }
   ProgramAssembly assembly(domain, static_cast<int>(axes.size()));
-  const Register x = assembly.input(from, read, missing_rounding(from.type, kernel.operands[0].rounding));
+  const Register x =
+      as_number(assembly, assembly.input(from, read, missing_rounding(from.type, operand.rounding)), operand);
   std::int64_t length = 1;
   for (std::int64_t d : axes) length *= input[static_cast<std::size_t>(d)];
   std::vector<ops::ProgramOperand> operands(std::max<std::size_t>(l.inputs.size(), 1));
