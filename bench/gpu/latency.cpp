@@ -9,11 +9,13 @@
 // Estimates are those of the target (h200, or a file of `ulpscope target measure`), casts included; on the backend cpu
 // the measured times are the sums of the steps'. `groups` names the groups whose estimates are farthest from the sum of
 // their steps.
-//   gpu_latency MODEL estimates FUSION [target=NAME] [backend=none] [kinds] [NAME=DIMxDIM...]
+//   gpu_latency MODEL estimates FUSION [target=NAME] [backend=none] [kinds] [rows] [NAME=DIMxDIM...]
 // Estimated and measured times of all layers in fp32, in fp16 and in int8 (with made-up scales), each beside fp32: one
 // line per precision, "fp16 measured 210.5 estimated 198.1"; "-" where nothing was measured: the CPU takes part, or
-// backend=none. With `kinds` also what every kind of kernel takes of the estimate.
+// backend=none. With `kinds` also what every kind of kernel takes of the estimate; with `rows` what bench/gpu's
+// fit_networks.py reads, the whole and each kind of kernel inside of it, as lines that begin with {.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -339,6 +341,62 @@ void print_kinds(const TimeModel& model, const Assignment& assignment) {
   for (const auto& [name, sum] : sums) fmt::print("    {:9.1f} us {:4} {}\n", sum.first, sum.second, name);
 }
 
+/// Sums of the terms of the kernels, by kind and precision.
+using Sums = std::map<std::pair<KernelKind, Precision>, KernelTerms>;
+
+void add(Sums& sums, const KernelWork& work) {
+  KernelTerms& terms = sums[{work.kind, work.precision}];
+  for (std::size_t i = 0; i < terms.size(); ++i) terms[i] += work.terms[i];
+}
+
+std::string json_of(const Sums& sums) {
+  std::vector<std::string> kernels;
+  for (const auto& [kind, terms] : sums)
+    kernels.push_back(
+        fmt::format("[\"{}\", \"{}\", {:.5g}]", name_of(kind.first), name_of(kind.second), fmt::join(terms, ", ")));
+  return fmt::format("[{}]", fmt::join(kernels, ", "));
+}
+
+/// One for the whole and one for each kind of kernel, whose steps are scaled to `whole_us` as in print_groups().
+void print_rows(const std::string& name, Engine& engine, const std::vector<Shape>& shapes, const TimeModel& model,
+                const Assignment& assignment, double whole_us) {
+  Sums whole;
+  double uncached_us = 0;
+  for (const KernelWork& work : model.kernels(assignment)) {
+    add(whole, work);
+    uncached_us += model.target().uncached_us(work);
+  }
+  const double uncached_mb = uncached_us * model.target().bandwidth_gb_per_s / 1e3;
+  fmt::print("{{\"of\": \"{}\", \"us\": {:.5g}, \"whole\": true, \"kernels\": {}, \"uncached_mb\": {:.5g}}}\n", name,
+             whole_us, json_of(whole), uncached_mb);
+  const auto plan = engine.plan(shapes);
+  const Specialization& spec = plan->specialization();
+  const Grouping& grouping = plan->grouping();
+  const std::vector<int> together = count_together(spec, grouping, &assignment);
+  std::vector<std::optional<KernelWork>> works;
+  std::map<std::pair<KernelKind, Precision>, double> taken;
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g)
+    works.push_back(kernel_work(spec, grouping.groups[g], assignment, together[g]));
+  double all = 0;
+  for (const StepTime& step : plan->profile({})) {
+    all += step.microseconds;
+    const int group = step.layer == kNone ? -1 : grouping.group_of[step.layer];
+    if (group >= 0 && works[static_cast<std::size_t>(group)])
+      taken[{works[static_cast<std::size_t>(group)]->kind, works[static_cast<std::size_t>(group)]->precision}] +=
+          step.microseconds;
+  }
+  for (const auto& [kind, us] : taken) {
+    double uncached = 0;
+    for (const auto& work : works)
+      if (work && std::pair(work->kind, work->precision) == kind) uncached += model.target().uncached_us(*work);
+    fmt::print("{{\"of\": \"{}\", \"us\": {:.5g}, \"share\": {:.5g}, \"whole_us\": {:.5g}, \"kernels\": {}{}}}\n", name,
+               us * whole_us / all, us / all, whole_us, json_of({{kind, whole[kind]}}),
+               uncached > 0
+                   ? fmt::format(", \"uncached_mb\": {:.5g}", uncached * model.target().bandwidth_gb_per_s / 1e3)
+                   : "");
+  }
+}
+
 void compare_uniform(int argc, char** argv) {
   const std::shared_ptr<const Network> network = import_onnx(argv[1], op_registry());
   const bool measures = word_after("backend", argc, argv, "cuda") != "none";
@@ -363,6 +421,8 @@ void compare_uniform(int argc, char** argv) {
                model(assignment));
     std::fflush(stdout);
     if (has_word("kinds", argc, argv)) print_kinds(model, assignment);
+    if (time && has_word("rows", argc, argv))
+      print_rows(fmt::format("{} {}", network->name, name_of(precision)), *engine, shapes, model, assignment, *time);
     if (measures && has_word("steps", argc, argv)) print_steps(*network, *engine->plan(shapes));
   }
 }
@@ -383,13 +443,14 @@ void run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    fmt::print(stderr,
-               "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [flash] [steps] [errors] "
-               "[NAME=DIMxDIM...]\n"
-               "       gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] "
-               "[NAME=DIMxDIM...]\n"
-               "       gpu_latency MODEL estimates none|pointwise|full [target=NAME] [backend=none] [kinds] [steps] "
-               "[NAME=DIMxDIM...]\n");
+    fmt::print(
+        stderr,
+        "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [flash] [steps] [errors] "
+        "[NAME=DIMxDIM...]\n"
+        "       gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] "
+        "[NAME=DIMxDIM...]\n"
+        "       gpu_latency MODEL estimates none|pointwise|full [target=NAME] [backend=none] [kinds] [rows] [steps] "
+        "[NAME=DIMxDIM...]\n");
     return 2;
   }
   try {

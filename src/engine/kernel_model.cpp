@@ -77,6 +77,7 @@ double KernelModel::operator()(const KernelWork& work, std::span<const double> r
   KernelKind kind = work.kind;
   std::optional<Precision> like = nearest(*this, kind, own);
   if (!like && kind == KernelKind::kLong) like = nearest(*this, kind = KernelKind::kAttention, own);
+  if (!like && kind == KernelKind::kTiled) like = nearest(*this, kind = KernelKind::kProduct, own);
   if (!like) return 0;
   const KernelTerms& factors = us.at({kind, *like});
   const double rate = rates[static_cast<std::size_t>(own)], known = rates[static_cast<std::size_t>(*like)];

@@ -1,5 +1,6 @@
 // What a group is to a GPU: by its operators, shapes and types.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -13,7 +14,7 @@ namespace {
 
 /// Libraries take convolutions of as many input channels per group, and of integers in multiples of so many; others are
 /// generated kernels, with all that follows in them.
-constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16;
+constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16, kWholeWord = 4;
 /// Windows of one element over fewer positions are products of matrices.
 constexpr std::int64_t kFewPositions = 64;
 
@@ -57,12 +58,20 @@ class WorkOfGroup {
       return 1e3 * keys() > kManyKeys ? KernelKind::kLong : KernelKind::kAttention;
     if (head().op->multiply_adds != nullptr) {
       if (head().op->kind != OpKind::kContraction) return KernelKind::kRecurrent;
-      if (!ops::is_convolution(head())) return KernelKind::kProduct;
-      return kind_of_convolution();
+      if (ops::is_convolution(head())) return kind_of_convolution();
+      return is_quantized(precision_) && has_odd_sizes() ? KernelKind::kTiled : KernelKind::kProduct;
     }
     if (!stores_floats()) return std::nullopt;
     if (group_.kind == GroupKind::kRow) return KernelKind::kRow;
     return kind_of_layer(layer(group_.layers.size() - 1));
+  }
+
+  /// The library multiplies integers in fours; others are convolutions of one tap. (197 keys of a vision transformer.)
+  bool has_odd_sizes() const {
+    const Shape* result = shape_of(head().outputs[0]);
+    if (result == nullptr || result->empty()) return false;
+    const auto k = std::llround(1e3 * depth(KernelKind::kProduct));
+    return result->back() % kWholeWord != 0 || k % kWholeWord != 0;
   }
 
   KernelKind kind_of_convolution() const {

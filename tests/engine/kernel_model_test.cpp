@@ -132,7 +132,7 @@ TEST(KernelWork, AttentionOnManyKeysIsAKindOfItsOwn) {
   EXPECT_DOUBLE_EQ(target_with(model).kernel_us(attention_over(300)), 3);
 }
 
-double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
+KernelWork work_of_product(std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
   testing::Model model;
   model.input("x", {m, k});
   *model.graph().add_initializer() =
@@ -141,8 +141,21 @@ double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{m, k}});
-  return target.kernel_us(
-      *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, p, DataType::kFloat32, 1));
+  return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, p, DataType::kFloat32, 1);
+}
+
+double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
+  return target.kernel_us(work_of_product(m, k, n, p));
+}
+
+TEST(KernelWork, IntegersInNoMultipleOfFourAreNoLibrarys) {
+  EXPECT_EQ(work_of_product(5, 64, 36, Precision::kINT8).kind, KernelKind::kProduct);
+  EXPECT_EQ(work_of_product(5, 64, 37, Precision::kINT8).kind, KernelKind::kTiled);
+  EXPECT_EQ(work_of_product(5, 66, 36, Precision::kINT8).kind, KernelKind::kTiled);
+  EXPECT_EQ(work_of_product(5, 66, 37, Precision::kFP16).kind, KernelKind::kProduct);
+  KernelModel model;
+  model.us[{KernelKind::kProduct, Precision::kINT8}] = {3};
+  EXPECT_DOUBLE_EQ(product_us(target_with(model), 5, 66, 37, Precision::kINT8), 3) << "a target without the kind";
 }
 
 TEST(KernelWork, LargerProductsTakeLonger) {
