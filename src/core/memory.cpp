@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -103,6 +104,15 @@ struct Pages {
 /// What waits here and what is held are together no more than the most that was held of late.
 class SparePages {
  public:
+  /// A process that is forked while another thread is in here can use it.
+  static SparePages& of_process() {
+    static auto& pages = *new SparePages;  // Never destroyed: tensors may be static.
+    static const int handled =
+        ::pthread_atfork([] { pages.mutex_.lock(); }, [] { pages.mutex_.unlock(); }, [] { pages.mutex_.unlock(); });
+    static_cast<void>(handled);
+    return pages;
+  }
+
   Pages take(std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
@@ -129,7 +139,7 @@ class SparePages {
     constexpr std::uint64_t kLeast = std::uint64_t{32} << 20, kMost = std::uint64_t{256} << 20;
     const std::uint64_t held = held_bytes.load(std::memory_order_relaxed),
                         most = std::max(peak_bytes.load(std::memory_order_relaxed), held);
-    return std::clamp(most - held, kLeast, std::max(kMost, machine_memory() / 64));
+    return std::clamp(most - held, kLeast, std::max(kMost, machine_memory() / 128));
   }
   void shrink(std::size_t room, const Pages* added) {
     std::vector<Pages> leaving;
@@ -152,12 +162,6 @@ class SparePages {
   std::size_t bytes_ = 0;     ///< Of all.
 };
 
-/// Never destroyed: tensors may be static.
-SparePages& spare_pages() {
-  static auto& pages = *new SparePages;
-  return pages;
-}
-
 }  // namespace
 
 std::uint64_t machine_memory() noexcept {
@@ -169,11 +173,11 @@ std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
   constexpr std::size_t kAlignment = 64, kPagesOfTheirOwn = std::size_t{1} << 20;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   if (rounded >= kPagesOfTheirOwn) {
-    const Pages pages = spare_pages().take(rounded);
+    const Pages pages = SparePages::of_process().take(rounded);
     hold(rounded);
     return {pages.data, [pages, rounded](std::byte*) {
               held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
-              spare_pages().put(pages);
+              SparePages::of_process().put(pages);
             }};
   }
   void* block = std::aligned_alloc(kAlignment, rounded);
@@ -195,7 +199,7 @@ std::uint64_t anonymous_bytes() noexcept { return status_bytes("RssAnon:"); }
 std::uint64_t peak_resident_bytes() noexcept { return status_bytes("VmHWM:"); }
 
 void give_back_freed_memory() noexcept {
-  spare_pages().clear();
+  SparePages::of_process().clear();
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
