@@ -23,19 +23,8 @@ from .errors import Error, ErrorCode, InternalError
 if TYPE_CHECKING:
     from . import torch
     from .arguments import FilePath, Names
-    from .answer import (
-        Answer,
-        Bits,
-        CurvePoint,
-        Judgement,
-        KeptLayer,
-        LayerBits,
-        Lowest,
-        OutputError,
-        Reason,
-        Repair,
-        Trial,
-    )
+    from .answer import Answer, Bits, CurvePoint, Judgement, KeptLayer, LayerBits, Lowest, OutputError, Reason, Repair
+    from .answer import Trial
     from .calibration import Calibration, calibrate
     from .converting import ConvertReport, convert
     from .criterion import Metric
@@ -51,35 +40,23 @@ if TYPE_CHECKING:
     from .verification import Check, verify
 
 _HOME = {
-    "arguments": ("FilePath", "Names"),
-    "answer": (
-        "Answer",
-        "Bits",
-        "CurvePoint",
-        "Judgement",
-        "KeptLayer",
-        "LayerBits",
-        "Lowest",
-        "OutputError",
-        "Reason",
-        "Repair",
-        "Trial",
-    ),
-    "calibration": ("Calibration", "calibrate"),
-    "converting": ("ConvertReport", "convert"),
-    "criterion": ("Metric",),
-    "data": ("Data", "Model"),
-    "device": ("BoundRun", "DeviceTensor"),
-    "engine": ("Engine", "Layer", "TensorSpec"),
-    "progress": ("Progress",),
-    "quantization": ("quantize",),
-    "reporting": ("report",),
-    "searching": ("SearchInterrupted", "search"),
-    "targets": ("measure_target",),
-    "torch_export": ("from_torch",),
-    "verification": ("Check", "verify"),
+    "arguments": "FilePath Names",
+    "answer": "Answer Bits CurvePoint Judgement KeptLayer LayerBits Lowest OutputError Reason Repair Trial",
+    "calibration": "Calibration calibrate",
+    "converting": "ConvertReport convert",
+    "criterion": "Metric",
+    "data": "Data Model",
+    "device": "BoundRun DeviceTensor",
+    "engine": "Engine Layer TensorSpec",
+    "progress": "Progress",
+    "quantization": "quantize",
+    "reporting": "report",
+    "searching": "SearchInterrupted search",
+    "targets": "measure_target",
+    "torch_export": "from_torch",
+    "verification": "Check verify",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "Answer", "Bits", "BoundRun", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "DeviceTensor",

@@ -45,6 +45,11 @@ def unknown_attribute(owner: Any, name: str) -> str:
     return f"ulpscope's tensorrt has no {type(owner).__name__}.{name}; it provides: {', '.join(known)}"
 
 
+def kept(name: str, convert: Callable[[Any], Any]) -> Any:
+    """A property whose value is another attribute's, converted when it is set."""
+    return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, convert(value)))
+
+
 class _Bridge:
     """The program behind this module. Set by the worker; absent when the module is used for its names alone."""
 

@@ -1,4 +1,4 @@
-"""The enumerations of the real module that scripts use, with its numbers (TensorRT 10 documentation)."""
+"""The enumerations of the real module that scripts use, with its numbers (TensorRT 10 documentation), which count from 0."""
 
 from __future__ import annotations
 
@@ -10,32 +10,12 @@ from ._base import Enum
 
 
 class DataType(Enum):
-    FLOAT = 0
-    HALF = 1
-    INT8 = 2
-    INT32 = 3
-    BOOL = 4
-    UINT8 = 5
-    FP8 = 6
-    BF16 = 7
-    INT64 = 8
-    INT4 = 9
-    FP4 = 10
-    E8M0 = 11
+    FLOAT, HALF, INT8, INT32, BOOL, UINT8, FP8, BF16, INT64, INT4, FP4, E8M0 = range(12)
     # Element types of ONNX that TensorRT does not have; ulpscope's networks may hold them.
-    DOUBLE = 101
-    INT16 = 102
-    UINT16 = 103
-    UINT32 = 104
-    UINT64 = 105
-    FLOAT8E4M3FNUZ = 106
-    FLOAT8E5M2 = 107
-    FLOAT8E5M2FNUZ = 108
-    FLOAT6E2M3 = 109
-    FLOAT6E3M2 = 110
-    UINT4 = 111
-    INT2 = 112
-    UINT2 = 113
+    (
+        DOUBLE, INT16, UINT16, UINT32, UINT64, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ, FLOAT6E2M3, FLOAT6E3M2, UINT4,
+        INT2, UINT2,
+    ) = range(101, 114)  # fmt: skip
 
     @property
     def itemsize(self) -> int:
@@ -88,287 +68,135 @@ def nptype(trt_type: DataType) -> Any:
 
 
 class LayerType(Enum):
-    CONVOLUTION = 0
-    CAST = 1
-    ACTIVATION = 2
-    POOLING = 3
-    LRN = 4
-    SCALE = 5
-    SOFTMAX = 6
-    DECONVOLUTION = 7
-    CONCATENATION = 8
-    ELEMENTWISE = 9
-    PLUGIN = 10
-    UNARY = 11
-    PADDING = 12
-    SHUFFLE = 13
-    REDUCE = 14
-    TOPK = 15
-    GATHER = 16
-    MATRIX_MULTIPLY = 17
-    RAGGED_SOFTMAX = 18
-    CONSTANT = 19
-    IDENTITY = 20
-    PLUGIN_V2 = 21
-    SLICE = 22
-    SHAPE = 23
-    PARAMETRIC_RELU = 24
-    RESIZE = 25
-    TRIP_LIMIT = 26
-    RECURRENCE = 27
-    ITERATOR = 28
-    LOOP_OUTPUT = 29
-    SELECT = 30
-    FILL = 31
-    QUANTIZE = 32
-    DEQUANTIZE = 33
-    CONDITION = 34
-    CONDITIONAL_INPUT = 35
-    CONDITIONAL_OUTPUT = 36
-    SCATTER = 37
-    EINSUM = 38
-    ASSERTION = 39
-    ONE_HOT = 40
-    NON_ZERO = 41
-    GRID_SAMPLE = 42
-    NMS = 43
-    REVERSE_SEQUENCE = 44
-    NORMALIZATION = 45
-    PLUGIN_V3 = 46
-    SQUEEZE = 47
-    UNSQUEEZE = 48
-    CUMULATIVE = 49
+    (
+        CONVOLUTION, CAST, ACTIVATION, POOLING, LRN, SCALE, SOFTMAX, DECONVOLUTION, CONCATENATION, ELEMENTWISE, PLUGIN,
+        UNARY, PADDING, SHUFFLE, REDUCE, TOPK, GATHER, MATRIX_MULTIPLY, RAGGED_SOFTMAX, CONSTANT, IDENTITY, PLUGIN_V2,
+        SLICE, SHAPE, PARAMETRIC_RELU, RESIZE, TRIP_LIMIT, RECURRENCE, ITERATOR, LOOP_OUTPUT, SELECT, FILL, QUANTIZE,
+        DEQUANTIZE, CONDITION, CONDITIONAL_INPUT, CONDITIONAL_OUTPUT, SCATTER, EINSUM, ASSERTION, ONE_HOT, NON_ZERO,
+        GRID_SAMPLE, NMS, REVERSE_SEQUENCE, NORMALIZATION, PLUGIN_V3, SQUEEZE, UNSQUEEZE, CUMULATIVE,
+    ) = range(50)  # fmt: skip
     FULLY_CONNECTED = 90  # gone from newer releases
 
 
 class ActivationType(Enum):
-    RELU = 0
-    SIGMOID = 1
-    TANH = 2
-    LEAKY_RELU = 3
-    ELU = 4
-    SELU = 5
-    SOFTSIGN = 6
-    SOFTPLUS = 7
-    CLIP = 8
-    HARD_SIGMOID = 9
-    SCALED_TANH = 10
-    THRESHOLDED_RELU = 11
-    GELU_ERF = 12
-    GELU_TANH = 13
+    (
+        RELU, SIGMOID, TANH, LEAKY_RELU, ELU, SELU, SOFTSIGN, SOFTPLUS, CLIP, HARD_SIGMOID, SCALED_TANH,
+        THRESHOLDED_RELU, GELU_ERF, GELU_TANH,
+    ) = range(14)  # fmt: skip
 
 
 class ElementWiseOperation(Enum):
-    SUM = 0
-    PROD = 1
-    MAX = 2
-    MIN = 3
-    SUB = 4
-    DIV = 5
-    POW = 6
-    FLOOR_DIV = 7
-    AND = 8
-    OR = 9
-    XOR = 10
-    EQUAL = 11
-    GREATER = 12
-    LESS = 13
+    SUM, PROD, MAX, MIN, SUB, DIV, POW, FLOOR_DIV, AND, OR, XOR, EQUAL, GREATER, LESS = range(14)
 
 
 class UnaryOperation(Enum):
-    EXP = 0
-    LOG = 1
-    SQRT = 2
-    RECIP = 3
-    ABS = 4
-    NEG = 5
-    SIN = 6
-    COS = 7
-    TAN = 8
-    SINH = 9
-    COSH = 10
-    ASIN = 11
-    ACOS = 12
-    ATAN = 13
-    ASINH = 14
-    ACOSH = 15
-    ATANH = 16
-    CEIL = 17
-    FLOOR = 18
-    ERF = 19
-    NOT = 20
-    SIGN = 21
-    ROUND = 22
-    ISINF = 23
-    ISNAN = 24
+    (
+        EXP, LOG, SQRT, RECIP, ABS, NEG, SIN, COS, TAN, SINH, COSH, ASIN, ACOS, ATAN, ASINH, ACOSH, ATANH, CEIL, FLOOR,
+        ERF, NOT, SIGN, ROUND, ISINF, ISNAN,
+    ) = range(25)  # fmt: skip
 
 
 class MatrixOperation(Enum):
-    NONE = 0
-    TRANSPOSE = 1
-    VECTOR = 2
+    NONE, TRANSPOSE, VECTOR = range(3)
 
 
 class PoolingType(Enum):
-    MAX = 0
-    AVERAGE = 1
-    MAX_AVERAGE_BLEND = 2
+    MAX, AVERAGE, MAX_AVERAGE_BLEND = range(3)
 
 
 class PaddingMode(Enum):
-    EXPLICIT_ROUND_DOWN = 0
-    EXPLICIT_ROUND_UP = 1
-    SAME_UPPER = 2
-    SAME_LOWER = 3
+    EXPLICIT_ROUND_DOWN, EXPLICIT_ROUND_UP, SAME_UPPER, SAME_LOWER = range(4)
 
 
 class ReduceOperation(Enum):
-    SUM = 0
-    PROD = 1
-    MAX = 2
-    MIN = 3
-    AVG = 4
+    SUM, PROD, MAX, MIN, AVG = range(5)
 
 
 class TopKOperation(Enum):
-    MAX = 0
-    MIN = 1
+    MAX, MIN = range(2)
 
 
 class ScaleMode(Enum):
-    UNIFORM = 0
-    CHANNEL = 1
-    ELEMENTWISE = 2
+    UNIFORM, CHANNEL, ELEMENTWISE = range(3)
 
 
 class GatherMode(Enum):
-    DEFAULT = 0
-    ELEMENT = 1
-    ND = 2
+    DEFAULT, ELEMENT, ND = range(3)
 
 
 class ScatterMode(Enum):
-    ELEMENT = 0
-    ND = 1
+    ELEMENT, ND = range(2)
 
 
 class SampleMode(Enum):
-    STRICT_BOUNDS = 0
-    WRAP = 1
-    CLAMP = 2
-    FILL = 3
-    REFLECT = 4
+    STRICT_BOUNDS, WRAP, CLAMP, FILL, REFLECT = range(5)
 
 
 SliceMode = SampleMode  # its name in TensorRT 8
 
 
 class InterpolationMode(Enum):
-    NEAREST = 0
-    LINEAR = 1
-    CUBIC = 2
+    NEAREST, LINEAR, CUBIC = range(3)
 
 
 ResizeMode = InterpolationMode  # its name in TensorRT 8
 
 
 class ResizeCoordinateTransformation(Enum):
-    ALIGN_CORNERS = 0
-    ASYMMETRIC = 1
-    HALF_PIXEL = 2
+    ALIGN_CORNERS, ASYMMETRIC, HALF_PIXEL = range(3)
 
 
 class ResizeRoundMode(Enum):
-    HALF_UP = 0
-    HALF_DOWN = 1
-    FLOOR = 2
-    CEIL = 3
+    HALF_UP, HALF_DOWN, FLOOR, CEIL = range(4)
 
 
 class NetworkDefinitionCreationFlag(Enum):
-    EXPLICIT_BATCH = 0
-    STRONGLY_TYPED = 1
-    EXPLICIT_PRECISION = 2
+    EXPLICIT_BATCH, STRONGLY_TYPED, EXPLICIT_PRECISION = range(3)
 
 
 class BuilderFlag(Enum):
-    FP16 = 0
-    INT8 = 1
-    DEBUG = 2
-    GPU_FALLBACK = 3
-    REFIT = 4
-    DISABLE_TIMING_CACHE = 5
-    EDITABLE_TIMING_CACHE = 6
-    TF32 = 7
-    SPARSE_WEIGHTS = 8
-    SAFETY_SCOPE = 9
-    OBEY_PRECISION_CONSTRAINTS = 10
-    PREFER_PRECISION_CONSTRAINTS = 11
-    DIRECT_IO = 12
-    REJECT_EMPTY_ALGORITHMS = 13
-    VERSION_COMPATIBLE = 14
-    EXCLUDE_LEAN_RUNTIME = 15
-    FP8 = 16
-    ERROR_ON_TIMING_CACHE_MISS = 17
-    BF16 = 18
-    DISABLE_COMPILATION_CACHE = 19
-    STRIP_PLAN = 20
-    REFIT_IDENTICAL = 21
-    WEIGHT_STREAMING = 22
-    INT4 = 23
+    (
+        FP16, INT8, DEBUG, GPU_FALLBACK, REFIT, DISABLE_TIMING_CACHE, EDITABLE_TIMING_CACHE, TF32, SPARSE_WEIGHTS,
+        SAFETY_SCOPE, OBEY_PRECISION_CONSTRAINTS, PREFER_PRECISION_CONSTRAINTS, DIRECT_IO, REJECT_EMPTY_ALGORITHMS,
+        VERSION_COMPATIBLE, EXCLUDE_LEAN_RUNTIME, FP8, ERROR_ON_TIMING_CACHE_MISS, BF16, DISABLE_COMPILATION_CACHE,
+        STRIP_PLAN, REFIT_IDENTICAL, WEIGHT_STREAMING, INT4,
+    ) = range(24)  # fmt: skip
     STRICT_TYPES = 31  # obey, in TensorRT 7 and earlier
 
 
 class OnnxParserFlag(Enum):
-    NATIVE_INSTANCENORM = 0
-    ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1
+    NATIVE_INSTANCENORM, ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = range(2)
 
 
 class MemoryPoolType(Enum):
-    WORKSPACE = 0
-    DLA_MANAGED_SRAM = 1
-    DLA_LOCAL_DRAM = 2
-    DLA_GLOBAL_DRAM = 3
-    TACTIC_DRAM = 4
-    TACTIC_SHARED_MEMORY = 5
+    WORKSPACE, DLA_MANAGED_SRAM, DLA_LOCAL_DRAM, DLA_GLOBAL_DRAM, TACTIC_DRAM, TACTIC_SHARED_MEMORY = range(6)
 
 
 class TacticSource(Enum):
-    CUBLAS = 0
-    CUBLAS_LT = 1
-    CUDNN = 2
-    EDGE_MASK_CONVOLUTIONS = 3
-    JIT_CONVOLUTIONS = 4
+    CUBLAS, CUBLAS_LT, CUDNN, EDGE_MASK_CONVOLUTIONS, JIT_CONVOLUTIONS = range(5)
 
 
 class ProfilingVerbosity(Enum):
-    LAYER_NAMES_ONLY = 0
-    NONE = 1
-    DETAILED = 2
+    LAYER_NAMES_ONLY, NONE, DETAILED = range(3)
 
 
 class EngineCapability(Enum):
-    STANDARD = 0
-    SAFETY = 1
-    DLA_STANDALONE = 2
+    STANDARD, SAFETY, DLA_STANDALONE = range(3)
 
 
 class DeviceType(Enum):
-    GPU = 0
-    DLA = 1
+    GPU, DLA = range(2)
 
 
 class HardwareCompatibilityLevel(Enum):
-    NONE = 0
-    AMPERE_PLUS = 1
-    SAME_COMPUTE_CAPABILITY = 2
+    NONE, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY = range(3)
 
 
 class PreviewFeature(Enum):
-    FASTER_DYNAMIC_SHAPES_0805 = 0
-    DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805 = 1
-    PROFILE_SHARING_0806 = 2
-    ALIASED_PLUGIN_IO_10_03 = 3
+    (
+        FASTER_DYNAMIC_SHAPES_0805, DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805, PROFILE_SHARING_0806,
+        ALIASED_PLUGIN_IO_10_03,
+    ) = range(4)  # fmt: skip
 
 
 class QuantizationFlag(Enum):
@@ -376,17 +204,11 @@ class QuantizationFlag(Enum):
 
 
 class TensorFormat(Enum):
-    LINEAR = 0
-    CHW2 = 1
-    HWC8 = 2
-    CHW4 = 3
-    CHW16 = 4
-    CHW32 = 5
+    LINEAR, CHW2, HWC8, CHW4, CHW16, CHW32 = range(6)
 
 
 class TensorLocation(Enum):
-    DEVICE = 0
-    HOST = 1
+    DEVICE, HOST = range(2)
 
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, Enum) and value is not Enum]

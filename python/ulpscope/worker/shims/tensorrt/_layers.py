@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Un
 
 import numpy as np
 
+from ._base import kept
 from ._enums import ActivationType, DataType, ElementWiseOperation, LayerType, MatrixOperation, UnaryOperation, type_name
 from ._tensor import InputsAndOutputs, ITensor, weights_array
 
@@ -81,6 +82,8 @@ class ILayer(InputsAndOutputs):
 
     _TYPE = LayerType.PLUGIN
     _LABEL = "Layer"
+    name = kept("_name", str)
+    metadata = kept("_metadata", str)
 
     def __init__(self, network: "INetworkDefinition", name: str, inputs: Sequence[Optional[ITensor]]) -> None:
         self._network = network
@@ -102,24 +105,8 @@ class ILayer(InputsAndOutputs):
             self._network._changed(shapes=True)
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = str(value)
-
-    @property
     def type(self) -> Any:
         return self._layer_type
-
-    @property
-    def metadata(self) -> str:
-        return self._metadata
-
-    @metadata.setter
-    def metadata(self, value: str) -> None:
-        self._metadata = str(value)
 
     @property
     def precision(self) -> DataType:
@@ -203,7 +190,6 @@ class IConstantLayer(ILayer):
     @shape.setter
     def shape(self, value: Sequence[int]) -> None:
         self._weights = self.weights.reshape(tuple(value))
-        self._network._changed(shapes=True)
 
     def _lower(self, emit: Emitter) -> None:
         emit.last("Constant", [], value=self._weights)

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _layers as layers
 from . import _window_layers as windows
-from ._base import bridge
+from ._base import bridge, kept
 from ._enums import (
     ActivationType,
     DataType,
@@ -54,13 +54,7 @@ class INetworkDefinition(InputsAndOutputs):
 
     # --- what scripts read -------------------------------------------------------------------------------------------
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = str(value)
+    name = kept("_name", str)
 
     @property
     def flags(self) -> int:

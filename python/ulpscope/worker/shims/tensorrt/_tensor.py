@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ._base import Object
+from ._base import Object, kept
 from ._enums import DataType, TensorFormat, TensorLocation, type_name, type_of_array
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def weights_array(weights: Any) -> Optional[np.ndarray]:
 class ITensor(Object):
     """A named value of a network. ``shape`` has -1 for dimensions that are not known."""
 
+    allowed_formats = kept("_allowed_formats", int)  # the engine here has the linear format only
+
     def __init__(self, network: "INetworkDefinition", index: int, name: str, dtype: Optional[DataType], shape: Optional[Tuple[int, ...]]) -> None:
         self._network = network
         self._index = index  # in the network's list of tensors
@@ -151,14 +153,6 @@ class ITensor(Object):
     @property
     def is_execution_tensor(self) -> bool:
         return not self.is_shape_tensor
-
-    @property
-    def allowed_formats(self) -> int:
-        return self._allowed_formats
-
-    @allowed_formats.setter
-    def allowed_formats(self, value: int) -> None:
-        self._allowed_formats = int(value)  # the engine here has the linear format only
 
     @property
     def location(self) -> TensorLocation:

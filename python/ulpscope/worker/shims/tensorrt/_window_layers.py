@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ._base import kept
 from ._enums import (
     GatherMode,
     InterpolationMode,
@@ -45,7 +46,6 @@ class _WindowLayer(ILayer):
 
     def _set(self, name: str, value: Any) -> None:
         setattr(self, name, spread(value, len(self._window)))
-        self._network._changed(shapes=True)
 
     stride_nd = stride = property(lambda self: self._get("_stride", 1), lambda self, value: self._set("_stride", value))
     dilation_nd = dilation = property(lambda self: self._get("_dilation", 1), lambda self, value: self._set("_dilation", value))
@@ -80,8 +80,8 @@ class IConvolutionLayer(_WindowLayer):
     num_groups: int = 1
     _kernel: Optional[np.ndarray] = None
     _bias: Optional[np.ndarray] = None
-    kernel = property(lambda self: self._kernel, lambda self, value: setattr(self, "_kernel", weights_array(value)))
-    bias = property(lambda self: self._bias, lambda self, value: setattr(self, "_bias", weights_array(value)))
+    kernel = kept("_kernel", weights_array)
+    bias = kept("_bias", weights_array)
 
     @property
     def kernel_size_nd(self) -> Dims:
@@ -121,7 +121,7 @@ class IPoolingLayer(_WindowLayer):
     _kind = PoolingType.MAX
     average_count_excludes_padding: bool = True
     blend_factor: float = 0.0
-    type = property(lambda self: self._kind, lambda self, value: setattr(self, "_kind", PoolingType(value)))
+    type = kept("_kind", PoolingType)
 
     @property
     def window_size_nd(self) -> Dims:
@@ -130,7 +130,6 @@ class IPoolingLayer(_WindowLayer):
     @window_size_nd.setter
     def window_size_nd(self, value: Any) -> None:
         self._window = tuple(spread(value, len(self._window)))
-        self._network._changed(shapes=True)
 
     window_size = window_size_nd
 
@@ -154,15 +153,7 @@ class IShuffleLayer(ILayer):
     second_transpose: Optional[Sequence[int]] = None
     zero_is_placeholder: bool = True
     _reshape: Optional[Dims] = None
-
-    @property
-    def reshape_dims(self) -> Optional[Dims]:
-        return self._reshape
-
-    @reshape_dims.setter
-    def reshape_dims(self, value: Sequence[int]) -> None:
-        self._reshape = Dims(tuple(value))
-        self._network._changed(shapes=True)
+    reshape_dims = kept("_reshape", lambda value: Dims(tuple(value)))
 
     def _lower(self, emit: Emitter) -> None:
         steps: List[Any] = []
@@ -262,9 +253,9 @@ class IScaleLayer(ILayer):
     _shift: Optional[np.ndarray] = None
     _scale: Optional[np.ndarray] = None
     _power: Optional[np.ndarray] = None
-    shift = property(lambda self: self._shift, lambda self, value: setattr(self, "_shift", weights_array(value)))
-    scale = property(lambda self: self._scale, lambda self, value: setattr(self, "_scale", weights_array(value)))
-    power = property(lambda self: self._power, lambda self, value: setattr(self, "_power", weights_array(value)))
+    shift = kept("_shift", weights_array)
+    scale = kept("_scale", weights_array)
+    power = kept("_power", weights_array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
         shape = self._inputs[0].shape  # type: ignore[union-attr]
@@ -293,24 +284,8 @@ class IResizeLayer(ILayer):
     coordinate_transformation: ResizeCoordinateTransformation = ResizeCoordinateTransformation.ASYMMETRIC
     nearest_rounding: ResizeRoundMode = ResizeRoundMode.FLOOR
     cubic_coeff: float = -0.75
-
-    @property
-    def shape(self) -> Optional[Sequence[int]]:
-        return self._shape
-
-    @shape.setter
-    def shape(self, value: Sequence[int]) -> None:
-        self._shape = [int(dim) for dim in value]
-        self._network._changed(shapes=True)
-
-    @property
-    def scales(self) -> Optional[Sequence[float]]:
-        return self._scales
-
-    @scales.setter
-    def scales(self, value: Sequence[float]) -> None:
-        self._scales = [float(factor) for factor in value]
-        self._network._changed(shapes=True)
+    shape = kept("_shape", lambda value: [int(dim) for dim in value])
+    scales = kept("_scales", lambda value: [float(factor) for factor in value])
 
     def _lower(self, emit: Emitter) -> None:
         roundings = {"HALF_UP": "round_prefer_ceil", "HALF_DOWN": "round_prefer_floor", "FLOOR": "floor", "CEIL": "ceil"}
@@ -408,8 +383,8 @@ class IFullyConnectedLayer(ILayer):
     num_output_channels: int = 0
     _kernel: Optional[np.ndarray] = None
     _bias: Optional[np.ndarray] = None
-    kernel = property(lambda self: self._kernel, lambda self, value: setattr(self, "_kernel", weights_array(value)))
-    bias = property(lambda self: self._bias, lambda self, value: setattr(self, "_bias", weights_array(value)))
+    kernel = kept("_kernel", weights_array)
+    bias = kept("_bias", weights_array)
 
     def _lower(self, emit: Emitter) -> None:
         if self._kernel is None:
