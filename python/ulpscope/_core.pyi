@@ -13,20 +13,14 @@ _Report = Callable[[str, int, int, int, int], None] | None
 
 __version__: str
 
-class ModelOptions:
-    precisions: list[str]
-    layer_precisions: dict[str, str]
-    fusion: str
-    accumulation: str
-    attention: str
-    weight_scales: str
-    mx_scale_rule: str
-    target: str
-    backend: str
-    cost_model: bool
-    threads: int
-    memory_limit: int
+class _Options:
+    """A struct of include/ulpscope: its members are properties. Those that have other types here are set by methods."""
+
     def __init__(self) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
+class ModelOptions(_Options): ...
 
 class Model:
     scales: dict[str, float]
@@ -38,12 +32,7 @@ class Model:
     def outputs(self) -> list[Spec]: ...
     def brings_scales(self) -> bool: ...
 
-class Criterion:
-    metric: str
-    metric_script: str
-    top_k: int
-    iou_level: float
-    def __init__(self) -> None: ...
+class Criterion(_Options):
     def set_threshold(self, values: Mapping[str, float]) -> None: ...
     def set_tolerances(self, rtol: Mapping[str, float], atol: Mapping[str, float]) -> None: ...
     def set_function(self, function: Callable[..., Any], name: str, identity: str, higher_is_better: bool) -> None: ...
@@ -73,17 +62,7 @@ class Answer:
     def report(self, output: _Path, typed: _Path, compare: Answer | None) -> str: ...
     def model_options(self) -> ModelOptions: ...
 
-class EngineOptions:
-    precision: str
-    layer_precisions: dict[str, str]
-    scales: dict[str, float]
-    fusion: str
-    accumulation: str
-    attention: str
-    threads: int
-    backend: str
-    memory_limit: int
-    def __init__(self) -> None: ...
+class EngineOptions(_Options): ...
 
 class Engine:
     @staticmethod
@@ -127,26 +106,7 @@ def bind(
     engine: Engine, inputs: Mapping[str, Any], outputs: Mapping[str, Any], stream_of: Callable[[Any], int]
 ) -> tuple[BoundRun, int]: ...
 
-class SearchOptions:
-    criterion: Criterion
-    keep: list[str]
-    lower: list[str]
-    hold_out: bool
-    margin: float
-    bits: float
-    shrink: bool
-    repair: bool
-    max_trials: int
-    time_limit: float
-    time_spent: float
-    memory_limit: int
-    ray: str
-    ray_workers: int
-    journal: _Path
-    resume: bool
-    answer_path: _Path
-    calibration_cache: _Path
-    def __init__(self) -> None: ...
+class SearchOptions(_Options):
     def set_held_out(self, samples: Sequence[_Arrays]) -> None: ...
     def set_golden(self, outputs: Sequence[_Arrays]) -> None: ...
     def set_objective(self, name: str) -> None: ...
@@ -158,17 +118,7 @@ class SampleServer:
 
 def process_identity() -> tuple[str, str]: ...
 
-class ConvertOptions:
-    answer: Answer | None
-    keep: list[str]
-    lower: list[str]
-    layer_precisions: list[str]
-    relax: bool
-    bias_correction: bool
-    criterion: Criterion
-    verify: bool
-    python_checks: bool
-    def __init__(self) -> None: ...
+class ConvertOptions(_Options):
     def set_io_types(self, types: Mapping[str, str]) -> None: ...
     def set_golden(self, outputs: Sequence[_Arrays]) -> None: ...
 

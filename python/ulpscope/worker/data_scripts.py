@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from .errors import WorkerError
+from .handles import Handles
 from .protocol import as_array
 from .scripts import describe_type, load_function, set_up_polygraphy
 
-_loaders: Dict[int, Tuple[str, Iterator[Any]]] = {}
-_next_handle = 1
+_loaders = Handles()
 
 
 def open_data_loader(server: Any, path: str, function: str) -> int:
     """Calls ``load_data()``; the handle of what it returned."""
-    global _next_handle
     data = load_function(path, function)()
     try:
         iterator = iter(data)
@@ -24,9 +23,7 @@ def open_data_loader(server: Any, path: str, function: str) -> int:
         ) from None
     if isinstance(data, dict):
         raise WorkerError("script", f"[script] {path}:{function}: expected one dict per iteration, got a single dict; try yield instead of return")
-    handle, _next_handle = _next_handle, _next_handle + 1
-    _loaders[handle] = (f"{path}:{function}", iterator)
-    return handle
+    return _loaders.add((f"{path}:{function}", iterator))
 
 
 def next_data(server: Any, handle: int, path: str = "", function: str = "") -> Optional[List[Any]]:
@@ -36,16 +33,21 @@ def next_data(server: Any, handle: int, path: str = "", function: str = "") -> O
         feed = next(iterator)
     except StopIteration:
         return None
-    if not hasattr(feed, "items"):
-        raise WorkerError("script", f"[script] {place}: expected a dict of input names and arrays, got {describe_type(feed)}")
+    return _named_arrays(feed, "input", "a dict", place)
+
+
+def _named_arrays(given: Any, what: str, kind: str, place: str) -> List[Any]:
+    """[name, array] of each that a script gave."""
+    if not hasattr(given, "items"):
+        raise WorkerError("script", f"[script] {place}: expected {kind} of {what} names and arrays, got {describe_type(given)}")
     result: List[Any] = []
-    for name, value in feed.items():
+    for name, value in given.items():
         if not isinstance(name, str):
-            raise WorkerError("script", f"[script] {place}: expected input names, got the key {name!r}")
+            raise WorkerError("script", f"[script] {place}: expected {what} names, got the key {name!r}")
         try:
             result.append([name, as_array(value)])
         except (TypeError, ValueError) as error:
-            raise WorkerError("script", f"[script] {place}: input '{name}': {error}") from None
+            raise WorkerError("script", f"[script] {place}: {what} '{name}': {error}") from None
     return result
 
 
@@ -77,16 +79,5 @@ def compare(server: Any, path: str, function: str, first: Dict[str, Any], second
 
 def postprocess_result(server: Any, path: str, function: str, result: Dict[str, Any]) -> List[Any]:
     """[name, array] per output of ``postprocess_outputs(result)``, which returns an IterationResult or a dict."""
-    place = f"{path}:{function}"
     processed = load_function(path, function)(_iteration(result))
-    if not hasattr(processed, "items"):
-        raise WorkerError("script", f"[script] {place}: expected an IterationResult or a dict of output names and arrays, got {describe_type(processed)}")
-    outputs: List[Any] = []
-    for name, value in processed.items():
-        if not isinstance(name, str):
-            raise WorkerError("script", f"[script] {place}: expected output names, got the key {name!r}")
-        try:
-            outputs.append([name, as_array(value)])
-        except (TypeError, ValueError) as error:
-            raise WorkerError("script", f"[script] {place}: output '{name}': {error}") from None
-    return outputs
+    return _named_arrays(processed, "output", "an IterationResult or a dict", f"{path}:{function}")

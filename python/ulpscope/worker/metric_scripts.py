@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
 from .errors import WorkerError
+from .handles import Handles
 from .scripts import describe_type, load_function
 
 Sample = Dict[str, np.ndarray]
 
-_golden: Dict[int, Tuple[Callable[..., Any], List[Sample]]] = {}
-_next_handle = 1
+_golden = Handles()
 
 
 def _samples(description: List[List[Any]], writable: bool = True) -> List[Sample]:
@@ -28,7 +28,6 @@ def _samples(description: List[List[Any]], writable: bool = True) -> List[Sample
 
 def open_metric(server: Any, path: str, function: str, golden: List[List[Any]]) -> Dict[str, Any]:
     """Keeps golden outputs for later calls. ``best`` is what they reach against themselves, where higher is better."""
-    global _next_handle
     metric = load_function(path, function)
     _check_signature(metric, f"{path}:{function}")
     samples = _samples(golden, writable=False)
@@ -36,9 +35,7 @@ def open_metric(server: Any, path: str, function: str, golden: List[List[Any]]) 
     if not isinstance(higher, (bool, np.bool_)):
         raise WorkerError("script", f"[script] {path}:{function}: expected higher_is_better to be True or False, got {describe_type(higher)}")
     best = _values(metric, samples, [dict(sample) for sample in samples], f"{path}:{function}") if higher else None
-    handle, _next_handle = _next_handle, _next_handle + 1
-    _golden[handle] = (metric, samples)
-    return {"handle": handle, "higher_is_better": bool(higher), "best": best}
+    return {"handle": _golden.add((metric, samples)), "higher_is_better": bool(higher), "best": best}
 
 
 def run_metric(server: Any, path: str, function: str, handle: int, candidate: List[List[Any]]) -> List[List[Any]]:

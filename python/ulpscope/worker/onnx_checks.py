@@ -7,7 +7,7 @@ from typing import Any, Dict
 from .errors import WorkerError, missing_package
 
 
-def prepare(server: Any) -> Dict[str, bool]:
+def onnx_prepare(server: Any) -> Dict[str, bool]:
     """Imports what the checks need, so that it is there when a file is; tells what is installed."""
     found = {"onnx": True, "onnxruntime": True}
     try:
@@ -21,7 +21,7 @@ def prepare(server: Any) -> Dict[str, bool]:
     return found
 
 
-def check(server: Any, path: str, nodes_only: bool = False) -> bool:
+def onnx_check(server: Any, path: str, nodes_only: bool = False) -> bool:
     """The full check, with shape and type inference. By path: external data is looked at, files may be large. False: it
     does not take inputs and outputs without a shape, which ONNX has for those of any rank. With `nodes_only` it takes
     them, and looks neither at shapes nor at external data."""

@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from .errors import WorkerError, missing_package
+from .handles import Handles
 
-_sessions: Dict[int, Any] = {}
-_next_handle = 1
+_sessions = Handles()
 
 _TYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bfloat16)": "bfloat16",
@@ -92,7 +92,7 @@ def _with_tensor_outputs(source: Any) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def operators(server: Any) -> List[str]:
+def onnxruntime_operators(server: Any) -> List[str]:
     """"domain::name" of every operator that ONNX Runtime has a definition of; "" is the domain ai.onnx."""
     _onnxruntime("for operators that ulpscope does not have")
     from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -112,7 +112,7 @@ def _session(ort: Any, source: Any, options: Any, providers: List[str]) -> Any:
         )
 
 
-def open_session(
+def onnxruntime_open(
     server: Any,
     path: str = "",
     model: Optional[np.ndarray] = None,
@@ -122,7 +122,6 @@ def open_session(
     optimize: bool = True,
 ) -> Dict[str, Any]:
     """A session for a model by path, or by bytes (then `path` is for messages): its handle, inputs and outputs."""
-    global _next_handle
     ort = _onnxruntime()
     if model is None and not os.path.isfile(path):
         raise WorkerError("not_found", f"[onnxrt] {path}: expected an ONNX model, got no such file")
@@ -164,12 +163,10 @@ def open_session(
         "outputs": _bindings(session.get_outputs()),
         "providers": session.get_providers(),
     }
-    handle, _next_handle = _next_handle, _next_handle + 1
-    _sessions[handle] = session
-    return {"handle": handle, "version": ort.__version__, **result}
+    return {"handle": _sessions.add(session), "version": ort.__version__, **result}
 
 
-def run_session(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
+def onnxruntime_run(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
     """One inference: the outputs in the model's order and the seconds it took."""
     ort = _onnxruntime()
     session = _sessions[handle]
@@ -212,6 +209,6 @@ def _buffer(value: Any) -> Any:
     return (ctypes.c_char * size).from_address(value.data_ptr())
 
 
-def close_session(server: Any, handle: int) -> None:
+def onnxruntime_close(server: Any, handle: int) -> None:
     """Frees a session."""
     _sessions.pop(handle, None)

@@ -12,49 +12,27 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from .errors import ProgramError, WorkerError, describe
 
 _SOCKET = 3
 
-# method -> (module, function); modules are imported when they are first needed
-_METHODS: Dict[str, Tuple[str, str]] = {
-    "echo": ("basics", "echo"),
-    "load_network": ("network_scripts", "load_network"),
-    "postprocess_network": ("network_scripts", "postprocess_network"),
-    "load_config": ("network_scripts", "load_config"),
-    "postprocess_config": ("network_scripts", "postprocess_config"),
-    "open_data_loader": ("data_scripts", "open_data_loader"),
-    "next_data": ("data_scripts", "next_data"),
-    "close_data_loader": ("data_scripts", "close_data_loader"),
-    "compare": ("data_scripts", "compare"),
-    "open_metric": ("metric_scripts", "open_metric"),
-    "run_metric": ("metric_scripts", "run_metric"),
-    "close_metric": ("metric_scripts", "close_metric"),
-    "postprocess_result": ("data_scripts", "postprocess_result"),
-    "convert_to_float16": ("onnx_files", "convert_to_float16"),
-    "save_onnx": ("onnx_files", "save_onnx"),
-    "check_plots": ("plots", "check_plots"),
-    "heatmaps": ("plots", "heatmaps"),
-    "error_metrics": ("plots", "error_metrics"),
-    "onnxruntime_operators": ("onnxruntime_backend", "operators"),
-    "onnxruntime_open": ("onnxruntime_backend", "open_session"),
-    "onnxruntime_run": ("onnxruntime_backend", "run_session"),
-    "onnxruntime_close": ("onnxruntime_backend", "close_session"),
-    "onnx_prepare": ("onnx_checks", "prepare"),
-    "onnx_check": ("onnx_checks", "check"),
-    "ray_open": ("ray_cluster", "ray_open"),
-    "ray_start": ("ray_cluster", "ray_start"),
-    "ray_submit": ("ray_cluster", "ray_submit"),
-    "ray_expect": ("ray_cluster", "ray_expect"),
-    "ray_poll": ("ray_cluster", "ray_poll"),
-    "ray_close": ("ray_cluster", "ray_close"),
-    "report_page": ("report", "make_page"),
-    "tensorrt_open": ("tensorrt_backend", "open_engine"),
-    "tensorrt_run": ("tensorrt_backend", "run_engine"),
-    "tensorrt_close": ("tensorrt_backend", "close_engine"),
+# module -> its functions, each under the name of its method; modules are imported when they are first needed
+_FUNCTIONS = {
+    "basics": "echo",
+    "network_scripts": "load_network postprocess_network load_config postprocess_config",
+    "data_scripts": "open_data_loader next_data close_data_loader compare postprocess_result",
+    "metric_scripts": "open_metric run_metric close_metric",
+    "onnx_files": "convert_to_float16 save_onnx",
+    "plots": "check_plots heatmaps error_metrics",
+    "onnxruntime_backend": "onnxruntime_operators onnxruntime_open onnxruntime_run onnxruntime_close",
+    "onnx_checks": "onnx_prepare onnx_check",
+    "ray_cluster": "ray_open ray_start ray_submit ray_expect ray_poll ray_close",
+    "report": "report_page",
+    "tensorrt_backend": "tensorrt_open tensorrt_run tensorrt_close",
 }
+_MODULE_OF = {method: module for module, methods in _FUNCTIONS.items() for method in methods.split()}
 
 
 class Server:
@@ -104,11 +82,10 @@ class Server:
     def _run(self, method: str, args: Dict[str, Any]) -> Any:
         if method == "hello":
             return {"python": sys.version.split()[0], "executable": sys.executable}
-        if method not in _METHODS:
+        if method not in _MODULE_OF:
             raise WorkerError("script", f"[script] worker: it has no method {method!r}: program and Python package differ in version")
-        module_name, function_name = _METHODS[method]
-        module = importlib.import_module("." + module_name, __package__)
-        function: Callable[..., Any] = getattr(module, function_name)
+        module = importlib.import_module("." + _MODULE_OF[method], __package__)
+        function: Callable[..., Any] = getattr(module, method)
         return function(self, **args)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from .cuda_memory import Buffer, open_runtime
 from .errors import WorkerError
+from .handles import Handles
 from .protocol import dtype_of
 
-_engines: Dict[int, Dict[str, Any]] = {}
-_next_handle = 1
+_engines = Handles()
 
 _TYPE_NAMES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16", "int8": "INT8", "int32": "INT32", "int64": "INT64", "bool": "BOOL",
                "fp8": "FP8", "uint8": "UINT8"}  # fmt: skip
@@ -99,7 +99,7 @@ def _set_precisions(trt: Any, network: Any, layer_precisions: Dict[str, str]) ->
     return unknown
 
 
-def open_engine(
+def tensorrt_open(
     server: Any,
     path: str,
     precisions: List[str],
@@ -110,7 +110,6 @@ def open_engine(
     save_engine: str = "",
 ) -> Dict[str, Any]:
     """Builds an engine: its handle, inputs and outputs."""
-    global _next_handle
     trt = _tensorrt()
     if not os.path.isfile(path):
         raise WorkerError("not_found", f"[tensorrt] {path}: expected an ONNX model, got no such file")
@@ -140,10 +139,9 @@ def open_engine(
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
     outputs = [name for name in names if name not in inputs]
-    handle, _next_handle = _next_handle, _next_handle + 1
-    _engines[handle] = {
-        "runtime": runtime, "engine": engine, "context": context, "inputs": inputs, "outputs": outputs, "memory": open_runtime()
-    }  # fmt: skip
+    handle = _engines.add(
+        {"runtime": runtime, "engine": engine, "context": context, "inputs": inputs, "outputs": outputs, "memory": open_runtime()}
+    )
 
     def describe(name: str) -> Dict[str, Any]:
         return {"name": name, "dtype": _type_of(engine, name), "shape": [int(dim) for dim in engine.get_tensor_shape(name)]}
@@ -158,7 +156,7 @@ def _type_of(engine: Any, name: str) -> str:
     return _NAMES_OF_TYPES[engine.get_tensor_dtype(name).name]
 
 
-def run_engine(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
+def tensorrt_run(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
     """One inference: the outputs in the engine's order and the seconds it took, without copies."""
     state = _engines[handle]
     engine, context, memory = state["engine"], state["context"], state["memory"]
@@ -190,6 +188,6 @@ def run_engine(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
     return {"outputs": [[name, arrays[name]] for name in state["outputs"]], "seconds": seconds}
 
 
-def close_engine(server: Any, handle: int) -> None:
+def tensorrt_close(server: Any, handle: int) -> None:
     """Frees an engine."""
     _engines.pop(handle, None)

@@ -10,7 +10,7 @@ from .page import page
 Json = Dict[str, Any]
 
 
-def make_page(
+def report_page(
     server: Any,
     answer: str,
     source: str,

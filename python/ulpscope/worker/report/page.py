@@ -1,4 +1,7 @@
-"""The page: what can be read without scripts, and the data of what scripts draw."""
+"""The page: what can be read without scripts, and the data of what scripts draw.
+
+Numbers of answers go through float(): "inf", "-inf" and "nan" are texts there.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,6 @@ _LISTED = 8
 _PLAIN = 300_000
 # One after the other, in one scope.
 _SCRIPTS = ("data", "dom", "table", "layers", "strip", "graph", "trials", "compare", "main")
-
-
-def number(value: Any) -> float:
-    """A number of the answer: "inf", "-inf" and "nan" are texts there."""
-    return float(value)
 
 
 def short(value: float) -> str:
@@ -76,7 +74,7 @@ def _time(microseconds: float) -> str:
 
 
 def _used(judgement: Json) -> str:
-    used = number(judgement["used"])
+    used = float(judgement["used"])
     return _share(used) if used < 10 else f"{short(used)}×"
 
 
@@ -200,7 +198,7 @@ def _head(answer: Json) -> str:
 
 
 def _held_out_note(held: Json) -> str:
-    passed = held["samples"] if number(held["used"]) <= 1 else held["passed"]
+    passed = held["samples"] if float(held["used"]) <= 1 else held["passed"]
     return f"{passed} of {plural(held['samples'], 'sample')} pass" if passed else f"not all of {plural(held['samples'], 'sample')} pass"
 
 
@@ -223,12 +221,12 @@ def _tiles(answer: Json) -> str:
         tiles.append(("Error, held-out samples", _used(held), _held_out_note(held)))
     else:
         tiles.append(("Held-out samples", "none", "known to hold on the search samples only"))
-    tiles.append(("Multiply-adds kept higher", _share(number(answer["cost_share"])), "of those of the candidates"))
+    tiles.append(("Multiply-adds kept higher", _share(float(answer["cost_share"])), "of those of the candidates"))
     time = answer["time_us"]
-    if number(time["highest"]) > 0:
+    if float(time["highest"]) > 0:
         tiles.append(
-            (f"Estimated on {answer['target']}", _time(number(time["answer"])),
-             f"all low {_time(number(time['lowest']))}, all high {_time(number(time['highest']))}")
+            (f"Estimated on {answer['target']}", _time(float(time["answer"])),
+             f"all low {_time(float(time['lowest']))}, all high {_time(float(time['highest']))}")
         )  # fmt: skip
     items = "\n".join(f"<div><dt>{e(name)}</dt><dd><b>{e(value)}</b><span>{e(note)}</span></dd></div>" for name, value, note in tiles)
     return f'<dl class="tiles">\n{items}\n</dl>'
@@ -239,7 +237,7 @@ def _compare(answers: Sequence[Json]) -> str:
         return ""
     rows: List[Tuple[str, List[str]]] = []
     documents = [each["answer"] for each in answers]
-    same_tolerance = len({(each["criterion"], number(each["margin"])) for each in documents}) == 1
+    same_tolerance = len({(each["criterion"], float(each["margin"])) for each in documents}) == 1
 
     def add(name: str, tell: Any) -> None:
         rows.append((name, [str(tell(each)) for each in documents]))
@@ -247,12 +245,12 @@ def _compare(answers: Sequence[Json]) -> str:
     add("Verdict", lambda a: _VERDICTS[a["verdict"]][1])
     add("Objective", lambda a: a.get("objective") or "–")
     add("Precisions", lambda a: ", ".join(a["precisions"]))
-    add("Tolerance", lambda a: f"{a['criterion']}, at {short(number(a['margin']))} of it")
+    add("Tolerance", lambda a: f"{a['criterion']}, at {short(float(a['margin']))} of it")
     add("Layers kept higher", lambda a: f"{len(a['layers']):,} of {a['candidates']:,}")
     add("Error, search samples", lambda a: _used(a["search"]) if a["search"]["outputs"] else "–")
     add("Error, held-out samples", lambda a: f"{_used(a['held_out'])}, {_held_out_note(a['held_out'])}" if a["held_out"] else "none")
-    add("Multiply-adds kept higher", lambda a: _share(number(a["cost_share"])))
-    add("Estimated time", lambda a: f"{_time(number(a['time_us']['answer']))} on {a['target']}" if number(a["time_us"]["highest"]) > 0 else "–")
+    add("Multiply-adds kept higher", lambda a: _share(float(a["cost_share"])))
+    add("Estimated time", lambda a: f"{_time(float(a['time_us']['answer']))} on {a['target']}" if float(a["time_us"]["highest"]) > 0 else "–")
     add("Repairs", lambda a: len(a["repairs"]))
     add("Trials", lambda a: len(a["trials"]))
     heads = "".join(f"<th>{e(mark)}: {_breakable(each['source'])}</th>" for mark, each in zip("AB", answers))
@@ -275,7 +273,7 @@ def _network(answer: Json) -> str:
         parts.append("This answer has no network of its own (an earlier release wrote it): only its candidates are known.")
     if not answer["sensitivities"]["layer"]:
         parts.append(_NO_SENSITIVITIES[answer["verdict"]])
-    infinite = sum(1 for effect in answer["sensitivities"]["effect"] if not number(effect) < math.inf)
+    infinite = sum(1 for effect in answer["sensitivities"]["effect"] if not float(effect) < math.inf)
     if infinite:
         parts.append(f"{plural(infinite, 'effect')} at the top of the lane {'is' if infinite == 1 else 'are'} not finite.")
     return _section("Network", e(" ".join(parts)), _drawn("The picture"), "network")
@@ -291,8 +289,8 @@ def _sum_of_times(answer: Json) -> List[str]:
     layers = 0.0
     for row, (at, low) in enumerate(zip(network["layer"], network["precision"])):
         column = network["time_us"].get(chosen.get(names[at], low))
-        layers += number(column[row]) if column and column[row] is not None else 0
-    total, casts = number(time["answer"]), number(time["casts"])
+        layers += float(column[row]) if column and column[row] is not None else 0
+    total, casts = float(time["answer"]), float(time["casts"])
     rest = total - layers - casts
     parts = [f"layers {_time(layers)}", f"{plural(time['cast_count'], 'cast')} {_time(casts)}"]
     if abs(rest) > _SHOWN * total:
@@ -354,8 +352,8 @@ def _outputs(answer: Json) -> str:
     for column, (key, label) in enumerate(columns):
         for row in answer[key]["outputs"]:
             cells = judged.setdefault(row["output"], [_cell(name, "–", "num") for _, name in columns])
-            bad = "" if number(row["used"]) <= 1 else ' <span class="kind">fails</span>'
-            details = f"<small>value {e(short(number(row['value'])))}, sample {e(row['sample'])}</small>"
+            bad = "" if float(row["used"]) <= 1 else ' <span class="kind">fails</span>'
+            details = f"<small>value {e(short(float(row['value'])))}, sample {e(row['sample'])}</small>"
             cells[column] = _cell(label, f"{e(_used(row))}{bad}<br>{details}", "num")
     problems = [answer[key]["problem"] for key, _ in columns if answer[key]["problem"]]
     if not judged and not problems:
@@ -392,10 +390,10 @@ def _about(answer: Json, source: str) -> str:
         ("Written by", answer["program"]),
         ("Allowed", ", ".join(answer["precisions"])),
         ("Fusion", answer["fusion"]),
-        ("Tolerance", f"{answer['criterion']}, searched at {short(number(answer['margin']))} of it"),
+        ("Tolerance", f"{answer['criterion']}, searched at {short(float(answer['margin']))} of it"),
         ("Objective", answer.get("objective")),
         ("Target", answer["target"]),
-        ("Spent", f"{time} in {short(number(answer['seconds']))} s"),
+        ("Spent", f"{time} in {short(float(answer['seconds']))} s"),
     ]
     if answer["int8"] and answer["int8"]["calibration_cache"]:
         rows.append(("int8 scales", answer["int8"]["calibration_cache"]))
