@@ -1,12 +1,10 @@
 #include "arrays.h"
 
 #include <fmt/format.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <array>
-#include <cstring>
-#include <optional>
+#include <utility>
 
 #include "core/messages.h"
 
@@ -28,51 +26,47 @@ std::shared_ptr<const void> keep_alive(nb::object object) {
 
 bool is_of_ml_dtypes(DataType type) { return type == DataType::kBFloat16 || is_storage_only(type); }
 
+struct TypeEntry {
+  DataType type;
+  std::uint8_t code, bits;
+};
+// kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_... from 7 on.
+constexpr std::array kTypes{
+    TypeEntry{DataType::kFloat32, 2, 32},
+    TypeEntry{DataType::kFloat64, 2, 64},
+    TypeEntry{DataType::kFloat16, 2, 16},
+    TypeEntry{DataType::kBFloat16, 4, 16},
+    TypeEntry{DataType::kInt8, 0, 8},
+    TypeEntry{DataType::kUInt8, 1, 8},
+    TypeEntry{DataType::kInt16, 0, 16},
+    TypeEntry{DataType::kUInt16, 1, 16},
+    TypeEntry{DataType::kInt32, 0, 32},
+    TypeEntry{DataType::kUInt32, 1, 32},
+    TypeEntry{DataType::kInt64, 0, 64},
+    TypeEntry{DataType::kUInt64, 1, 64},
+    TypeEntry{DataType::kBool, 6, 8},
+    TypeEntry{DataType::kFloat8E4M3, 10, 8},
+    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8},
+    TypeEntry{DataType::kFloat8E5M2, 12, 8},
+    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8},
+    TypeEntry{DataType::kFloat8E8M0, 14, 8},
+};
+
+/// NumPy's own type for the bytes of a type.
 nb::dlpack::dtype storage_of(DataType type) {
-  const auto bits = static_cast<std::uint8_t>(8 * size_of(type));
-  using nb::dlpack::dtype_code;
-  dtype_code code = dtype_code::UInt;
-  if (type == DataType::kBool)
-    code = dtype_code::Bool;
-  else if (type == DataType::kFloat16 || type == DataType::kFloat32 || type == DataType::kFloat64)
-    code = dtype_code::Float;
-  else if (type == DataType::kInt8 || type == DataType::kInt16 || type == DataType::kInt32 || type == DataType::kInt64)
-    code = dtype_code::Int;
-  return {static_cast<std::uint8_t>(code), bits, 1};
+  if (!is_of_ml_dtypes(type)) return *dlpack_type_of(type);
+  return {1, static_cast<std::uint8_t>(8 * size_of(type)), 1};
 }
 
 /// Nothing for what is no array of numbers that C has, aligned and in order: to_tensor() has more ways.
 std::optional<DataType> type_of_format(const char* format, Py_ssize_t bytes) {
   if (format == nullptr || format[0] == '\0' || format[1] != '\0') return std::nullopt;
-  const auto sized = [&](std::array<DataType, 4> types) -> std::optional<DataType> {
-    switch (bytes) {
-      case 1:
-        return types[0];
-      case 2:
-        return types[1];
-      case 4:
-        return types[2];
-      case 8:
-        return types[3];
-      default:
-        return std::nullopt;
-    }
-  };
-  using enum DataType;
-  if (std::strchr("bhilq", *format) != nullptr) return sized({kInt8, kInt16, kInt32, kInt64});
-  if (std::strchr("BHILQ", *format) != nullptr) return sized({kUInt8, kUInt16, kUInt32, kUInt64});
-  switch (*format) {
-    case 'e':
-      return kFloat16;
-    case 'f':
-      return kFloat32;
-    case 'd':
-      return kFloat64;
-    case '?':
-      return kBool;
-    default:
-      return std::nullopt;
-  }
+  constexpr std::array<std::pair<std::string_view, std::uint8_t>, 4> kCodes{
+      {{"bhilq", 0}, {"BHILQ", 1}, {"efd", 2}, {"?", 6}}};
+  for (const auto& [letters, code] : kCodes)
+    if (letters.find(*format) != std::string_view::npos)
+      return type_of({code, static_cast<std::uint8_t>(8 * bytes), 1});
+  return std::nullopt;
 }
 
 /// An ndarray whose bytes can be taken as they are; its attributes take microseconds.
@@ -114,6 +108,18 @@ Tensor tensor_of(nb::handle value, const What& what) {
 }
 
 }  // namespace
+
+std::optional<nb::dlpack::dtype> dlpack_type_of(DataType type) {
+  for (const TypeEntry& entry : kTypes)
+    if (entry.type == type) return nb::dlpack::dtype{entry.code, entry.bits, 1};
+  return std::nullopt;
+}
+
+std::optional<DataType> type_of(const nb::dlpack::dtype& type) {
+  for (const TypeEntry& entry : kTypes)
+    if (type.lanes == 1 && entry.code == type.code && entry.bits == type.bits) return entry.type;
+  return std::nullopt;
+}
 
 nb::object dtype_of(DataType type) {
   const std::string name(ml_dtypes_name_of(type));

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +29,9 @@ nanobind::object to_array(Tensor tensor);
 
 /// The NumPy dtype of a type.
 nanobind::object dtype_of(DataType type);
+
+/// As DLPack numbers types; nothing for types that it lacks, or that it packs where tensors have a byte per element.
+std::optional<nanobind::dlpack::dtype> dlpack_type_of(DataType type);
+std::optional<DataType> type_of(const nanobind::dlpack::dtype& type);
 
 }  // namespace ulpscope::python

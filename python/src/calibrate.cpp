@@ -27,7 +27,7 @@ std::tuple<std::string, Scales, std::size_t> calibrate_model(Model& model, const
   CalibrationOptions options;
   options.algorithm = calibration_algorithm_from_name(method);
   options.quantile = quantile;
-  LongCall call;
+  LongCall call(progress);
   const CalibrationSource source = [&]() -> std::optional<TensorsByName> {
     std::optional<TensorsByName> sample;
     call.check();
@@ -37,10 +37,7 @@ std::tuple<std::string, Scales, std::size_t> calibrate_model(Model& model, const
     });
     return sample;
   };
-  const CalibrationProgress show = [&](std::size_t sample) {
-    if (progress.is_none()) return call.check();
-    call.report(true, [&] { progress("calibrating", sample, 0, 0, -1); });
-  };
+  const CalibrationProgress show = [&](std::size_t sample) { call.report(true, "calibrating", sample, 0); };
   Calibration made = call.run([&] { return calibrate(model, source, options, show); });
   return {std::string(cache_name_of(options.algorithm)), std::move(made.scales), made.samples};
 }

@@ -8,7 +8,6 @@
 
 #include "core/messages.h"
 #include "functions.h"
-#include "judgement.h"
 #include "long_call.h"
 #include "samples.h"
 
@@ -69,11 +68,10 @@ void bind_convert(nb::module_& module) {
       "convert",
       [](const Model& model, const std::filesystem::path& path, const nb::list& samples, ConvertOptions options,
          const nb::object& progress) {
-        LongCall call;
+        LongCall call(progress);
         std::size_t done = 0;
         options.interrupt = [&] {
-          call.check();
-          if (!progress.is_none()) call.report(done == 0, [&] { progress("converting", done, 0, 0, -1); });
+          call.report(done == 0, "converting", done, 0);
           ++done;
         };
         const std::vector<TensorsByName> tensors = to_samples(samples, "sample");

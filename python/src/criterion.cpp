@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "core/messages.h"
+#include "functions.h"
 #include "long_call.h"
-#include "model.h"
 #include "samples.h"
 #include "ulpscope/error.h"
 

@@ -1,4 +1,4 @@
-#include "device.h"
+#include "ulpscope/device_tensor.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
@@ -16,6 +16,7 @@
 
 #include "arrays.h"
 #include "dlpack.h"
+#include "functions.h"
 #include "runtime/device_run.h"
 #include "ulpscope/onnx_engine.h"
 

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
-#include <array>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,22 +15,10 @@ namespace nb = nanobind;
 namespace ulpscope::python {
 namespace {
 
+using DlDevice = nb::dlpack::device;
+using DlTensor = nb::dlpack::dltensor;
+
 // As dlpack.h declares them.
-struct DlDevice {
-  std::int32_t type, number;
-};
-struct DlType {
-  std::uint8_t code, bits;
-  std::uint16_t lanes;
-};
-struct DlTensor {
-  void* data;
-  DlDevice device;
-  std::int32_t rank;
-  DlType type;
-  std::int64_t *shape, *strides;
-  std::uint64_t offset;
-};
 struct DlManagedTensor {
   DlTensor tensor;
   void* context;
@@ -75,39 +61,12 @@ const Names& names() {
   return made;
 }
 
-struct TypeEntry {
-  DataType type;
-  std::uint8_t code, bits;
-};
-// kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_... from 7 on.
-constexpr std::array kTypes{
-    TypeEntry{DataType::kFloat32, 2, 32},
-    TypeEntry{DataType::kFloat64, 2, 64},
-    TypeEntry{DataType::kFloat16, 2, 16},
-    TypeEntry{DataType::kBFloat16, 4, 16},
-    TypeEntry{DataType::kInt8, 0, 8},
-    TypeEntry{DataType::kUInt8, 1, 8},
-    TypeEntry{DataType::kInt16, 0, 16},
-    TypeEntry{DataType::kUInt16, 1, 16},
-    TypeEntry{DataType::kInt32, 0, 32},
-    TypeEntry{DataType::kUInt32, 1, 32},
-    TypeEntry{DataType::kInt64, 0, 64},
-    TypeEntry{DataType::kUInt64, 1, 64},
-    TypeEntry{DataType::kBool, 6, 8},
-    TypeEntry{DataType::kFloat8E4M3, 10, 8},
-    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8},
-    TypeEntry{DataType::kFloat8E5M2, 12, 8},
-    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8},
-    TypeEntry{DataType::kFloat8E8M0, 14, 8},
-};
-
 [[noreturn]] void refuse(const ValueName& what, const std::string& why) {
   throw invalid_argument("[run] {}: {}", what.text(), why);
 }
 
-DataType type_of(const DlType& given, const ValueName& what) {
-  for (const TypeEntry& entry : kTypes)
-    if (given.lanes == 1 && entry.code == given.code && entry.bits == given.bits) return entry.type;
+DataType type_of(const nb::dlpack::dtype& given, const ValueName& what) {
+  if (const auto type = python::type_of(given)) return *type;
   refuse(what, fmt::format("expected a tensor of floats, integers or booleans with a whole number of bytes each, got "
                            "DLPack's type code {} with {} bits and {} lanes",
                            given.code, given.bits, given.lanes));
@@ -117,7 +76,7 @@ bool is_dense(const DlTensor& tensor) {
   if (tensor.strides == nullptr) return true;
   std::int64_t expected = 1;
   bool dense = true;
-  for (std::int32_t d = tensor.rank - 1; d >= 0; --d) {
+  for (std::int32_t d = tensor.ndim - 1; d >= 0; --d) {
     if (tensor.shape[d] == 0) return true;
     dense &= tensor.shape[d] == 1 || tensor.strides[d] == expected;
     expected *= tensor.shape[d];
@@ -212,12 +171,6 @@ struct Export {
   std::vector<std::int64_t> strides;
 };
 
-std::optional<DlType> dl_type_of(DataType type) {
-  for (const TypeEntry& entry : kTypes)
-    if (entry.type == type) return DlType{entry.code, entry.bits, 1};
-  return std::nullopt;
-}
-
 DlDevice dl_device_of(const DeviceTensor& tensor) {
   return tensor.cuda ? DlDevice{kCuda, *tensor.cuda} : DlDevice{kCpu, 0};
 }
@@ -254,7 +207,7 @@ bool DlPlace::is_on_cuda() const { return type == kCuda || type == kCudaManaged;
 DlPlace place_of(nb::handle value) {
   if (const DlExchange* exchange = exchange_of(value); exchange != nullptr && exchange->look != nullptr) {
     DlTensor tensor{};
-    if (exchange->look(value.ptr(), &tensor) == 0) return {tensor.device.type, tensor.device.number};
+    if (exchange->look(value.ptr(), &tensor) == 0) return {tensor.device.device_type, tensor.device.device_id};
     PyErr_Clear();
   }
   PyObject* const said = PyObject_CallMethodObjArgs(value.ptr(), names().device, nullptr);
@@ -278,14 +231,14 @@ DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, c
     result.owner = std::make_shared<DlOwner<DlManagedTensor>>(managed);
     tensor = managed->tensor;
   }
-  result.type = type_of(tensor.type, what);
-  result.shape.assign(tensor.shape, tensor.shape + tensor.rank);
+  result.type = type_of(tensor.dtype, what);
+  result.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
   if (on_cuda) result.cuda = place.number;
   if (!is_dense(tensor))
     refuse(what, fmt::format("expected elements in row-major order without gaps, got the shape {} with strides {}; try "
                              ".contiguous()",
-                             to_string(result.shape), to_string(Shape(tensor.strides, tensor.strides + tensor.rank))));
-  result.data = static_cast<std::byte*>(tensor.data) + tensor.offset;
+                             to_string(result.shape), to_string(Shape(tensor.strides, tensor.strides + tensor.ndim))));
+  result.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   if (reinterpret_cast<std::uintptr_t>(result.data) % size_of(result.type) != 0)
     refuse(what,
            fmt::format("expected an address that is a multiple of the {} bytes of an element", size_of(result.type)));
@@ -293,7 +246,7 @@ DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, c
 }
 
 nb::object to_dlpack(const DeviceTensor& tensor) {
-  const auto type = dl_type_of(tensor.type);
+  const auto type = dlpack_type_of(tensor.type);
   if (!type)
     throw nb::buffer_error(
         fmt::format("DLPack has no tensors of {} with one element per byte; try .numpy()", name_of(tensor.type))
@@ -318,7 +271,7 @@ nb::object to_dlpack(const DeviceTensor& tensor) {
 
 nb::tuple dlpack_device_of(const DeviceTensor& tensor) {
   const DlDevice device = dl_device_of(tensor);
-  return nb::make_tuple(static_cast<int>(device.type), device.number);
+  return nb::make_tuple(static_cast<int>(device.device_type), device.device_id);
 }
 
 }  // namespace ulpscope::python

@@ -1,4 +1,4 @@
-#include "engine.h"
+#include "ulpscope/onnx_engine.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
@@ -19,9 +19,9 @@
 #include "arrays.h"
 #include "dlpack.h"
 #include "engine/option_names.h"
+#include "functions.h"
 #include "runtime/device_run.h"
 #include "ulpscope/convert.h"
-#include "ulpscope/onnx_engine.h"
 #include "whole_number.h"
 
 namespace nb = nanobind;

@@ -1,33 +1,11 @@
 #include "errors.h"
 
-#include "ulpscope/error.h"
+#include "core/error_names.h"
 
 namespace nb = nanobind;
 
 namespace ulpscope::python {
 namespace {
-
-const char* name_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "INVALID_ARGUMENT";
-    case ErrorCode::kNotFound:
-      return "NOT_FOUND";
-    case ErrorCode::kUnsupported:
-      return "UNSUPPORTED";
-    case ErrorCode::kInvalidFile:
-      return "INVALID_FILE";
-    case ErrorCode::kIo:
-      return "IO";
-    case ErrorCode::kBuild:
-      return "BUILD";
-    case ErrorCode::kScript:
-      return "SCRIPT";
-    case ErrorCode::kInterrupted:
-      return "INTERRUPTED";
-  }
-  return "INVALID_ARGUMENT";
-}
 
 void raise(const nb::object& exception) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
@@ -38,7 +16,9 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     const nb::module_ errors = nb::module_::import_("ulpscope.errors");
-    raise(errors.attr("Error")(errors.attr("ErrorCode").attr(name_of(error.code())), python_text(error.what())));
+    const std::string_view name = name_of(error.code());
+    const nb::object code = errors.attr("ErrorCode")[nb::str(name.data(), name.size()).attr("upper")()];
+    raise(errors.attr("Error")(code, python_text(error.what())));
   } catch (const InternalError& error) {
     raise(nb::module_::import_("ulpscope.errors").attr("InternalError")(python_text(error.what())));
   }

@@ -13,7 +13,7 @@ thread_local LongCall* current = nullptr;
 
 }  // namespace
 
-LongCall::LongCall() : outer_(std::exchange(current, this)) {}
+LongCall::LongCall(nb::handle progress) : progress_(progress), outer_(std::exchange(current, this)) {}
 LongCall::~LongCall() { current = outer_; }
 
 void LongCall::with_python(const std::function<void()>& python) {
@@ -42,12 +42,13 @@ void LongCall::check() {
   });
 }
 
-void LongCall::report(bool is_new, const std::function<void()>& show) {
+void LongCall::report(bool is_new, std::string_view stage, std::int64_t done, std::int64_t all, std::int64_t trials,
+                      std::int64_t best) {
   check();
   const auto now = Clock::now();
-  if (!is_new && now - shown_ < kShowEvery) return;
+  if (progress_.is_none() || (!is_new && now - shown_ < kShowEvery)) return;
   shown_ = now;
-  with_python(show);
+  with_python([&] { progress_(nb::str(stage.data(), stage.size()), done, all, trials, best); });
 }
 
 LongCall* LongCall::of_thread() noexcept { return current; }

@@ -4,8 +4,10 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 namespace ulpscope::python {
@@ -13,7 +15,8 @@ namespace ulpscope::python {
 /// Lives on the stack of one call from Python.
 class LongCall {
  public:
-  LongCall();
+  /// `progress`: a callable of (stage, done, all, trials, best), or None.
+  explicit LongCall(nanobind::handle progress = nanobind::none());
   ~LongCall();
   LongCall(const LongCall&) = delete;
   LongCall& operator=(const LongCall&) = delete;
@@ -35,8 +38,9 @@ class LongCall {
   void check();
   /// Runs `python` with the GIL, in any thread. Throws like check().
   void with_python(const std::function<void()>& python);
-  /// check(), and `show` with the GIL where it has not been called for a while.
-  void report(bool is_new, const std::function<void()>& show);
+  /// check(), and tells `progress` with the GIL, where it is new or the last time is a while ago.
+  void report(bool is_new, std::string_view stage, std::int64_t done, std::int64_t all, std::int64_t trials = 0,
+              std::int64_t best = -1);
 
   bool interrupted() const noexcept { return interrupted_; }
 
@@ -50,6 +54,7 @@ class LongCall {
 
   [[noreturn]] void failed(const std::exception_ptr& error);
 
+  const nanobind::handle progress_;
   Clock::time_point checked_, shown_;
   bool interrupted_ = false;
   std::exception_ptr raised_;  ///< By Python, and on its way through the library.

@@ -1,4 +1,4 @@
-#include "model.h"
+#include "ulpscope/model.h"
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -17,6 +17,7 @@
 #include "compare/data_loader.h"
 #include "engine/option_names.h"
 #include "errors.h"
+#include "functions.h"
 #include "long_call.h"
 #include "runners/worker.h"
 #include "ulpscope/calibrate.h"

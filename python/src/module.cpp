@@ -1,13 +1,8 @@
 // ulpscope._core: bind and convert. Everything else is in the C++ library.
 #include <nanobind/nanobind.h>
 
-#include "device.h"
-#include "engine.h"
 #include "errors.h"
 #include "functions.h"
-#include "model.h"
-#include "reference.h"
-#include "samples.h"
 
 NB_MODULE(_core, module) {
   using namespace ulpscope::python;

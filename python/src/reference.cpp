@@ -1,4 +1,4 @@
-#include "reference.h"
+#include "functions.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/pair.h>

@@ -9,6 +9,7 @@
 #include "compare/data_loader.h"
 #include "compare/json_files.h"
 #include "core/messages.h"
+#include "functions.h"
 #include "long_call.h"
 
 namespace nb = nanobind;
@@ -57,6 +58,26 @@ std::vector<TensorsByName> to_samples(nb::handle list, const std::string& what) 
 nb::dict to_arrays(const TensorsByName& tensors) {
   nb::dict result;
   for (const auto& [name, tensor] : tensors) result[name.c_str()] = to_array(tensor);
+  return result;
+}
+
+nb::dict to_dict(const Judgement& judgement) {
+  nb::list outputs;
+  for (const Judgement::OutputError& each : judgement.outputs) {
+    nb::dict output;
+    output["output"] = each.output;
+    output["used"] = each.used;
+    output["value"] = each.value;
+    output["sample"] = each.sample;
+    outputs.append(output);
+  }
+  nb::dict result;
+  result["used"] = judgement.used;
+  result["value"] = judgement.value;
+  result["worst_output"] = judgement.worst_output;
+  result["worst_sample"] = judgement.worst_sample;
+  result["problem"] = judgement.problem;
+  result["outputs"] = outputs;
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Samples, which are dictionaries of arrays, as tensors and back.
+// Samples, which are dictionaries of arrays, as tensors and back; and verdicts on them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ulpscope/answer.h"
 #include "ulpscope/model.h"
 
 namespace ulpscope::python {
@@ -18,7 +19,7 @@ std::vector<TensorsByName> to_samples(nanobind::handle list, const std::string& 
 /// A dictionary of arrays that share the bytes.
 nanobind::dict to_arrays(const TensorsByName& tensors);
 
-/// Adds `load_inputs`, `load_outputs` and `generate_inputs`.
-void bind_samples(nanobind::module_& module);
+/// A verdict with the keys that answers have in JSON.
+nanobind::dict to_dict(const Judgement& judgement);
 
 }  // namespace ulpscope::python

@@ -26,16 +26,14 @@ Objective objective_named(const std::string& name) {
   throw invalid_argument("[search] objective: expected one of {}, got '{}'", fmt::join(objective_names(), ", "), name);
 }
 
-/// `progress` is called with stage, done, all, trials and best, unless it is None.
 nb::tuple search_model(const Model& model, const nb::list& samples, SearchOptions options, const nb::object& progress) {
   const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
-  LongCall call;
+  LongCall call(progress);
   std::string stage;
   options.progress = [&](const SearchProgress& now) {
-    if (progress.is_none()) return call.check();
     const bool is_new = now.stage != stage || (now.all > 0 && now.done == now.all);
     stage = now.stage;
-    call.report(is_new, [&] { progress(now.stage, now.done, now.all, now.trials, now.best); });
+    call.report(is_new, now.stage, now.done, now.all, now.trials, now.best);
   };
   const AnswerFile answer = call.run([&] { return search(model, tensors, options); });
   return nb::make_tuple(answer, call.interrupted());

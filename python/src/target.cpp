@@ -22,12 +22,9 @@ namespace {
 std::tuple<std::string, int> measure(const std::filesystem::path& path, const nb::object& model,
                                      const nb::object& sample, const std::string& backend, nb::handle threads,
                                      const nb::object& progress) {
-  LongCall call;
-  int figure = 0;
-  const MeasuringProgress show = [&](const std::string& what) {
-    if (progress.is_none()) return call.check();
-    call.report(true, [&] { progress("measuring " + what, figure++, 0, 0, -1); });
-  };
+  LongCall call(progress);
+  std::size_t figure = 0;
+  const MeasuringProgress show = [&](const std::string& what) { call.report(true, "measuring " + what, figure++, 0); };
   MeasuredTarget measured;
   if (model.is_none()) {
     const int count = to_threads(threads, "[target] threads");

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/error_names.h"
 #include "core/messages.h"
 #include "runners/message.h"
 #include "runners/process.h"
@@ -53,39 +54,6 @@ WorkerOptions& defaults() {
 std::mutex& defaults_mutex() {
   static std::mutex mutex;
   return mutex;
-}
-
-ErrorCode code_from_name(const std::string& name) {
-  if (name == "invalid_argument") return ErrorCode::kInvalidArgument;
-  if (name == "not_found") return ErrorCode::kNotFound;
-  if (name == "unsupported") return ErrorCode::kUnsupported;
-  if (name == "invalid_file") return ErrorCode::kInvalidFile;
-  if (name == "io") return ErrorCode::kIo;
-  if (name == "build") return ErrorCode::kBuild;
-  if (name == "interrupted") return ErrorCode::kInterrupted;
-  return ErrorCode::kScript;
-}
-
-const char* name_of_code(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kInvalidFile:
-      return "invalid_file";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kBuild:
-      return "build";
-    case ErrorCode::kInterrupted:
-      return "interrupted";
-    case ErrorCode::kScript:
-      break;
-  }
-  return "script";
 }
 
 /// What the user knows the call by: the script and its function, where there is one.
@@ -371,15 +339,15 @@ struct Worker::Impl {
   void answer(const Frame& request, const Handler& handler, Waiting& waiting, std::exception_ptr& failure) {
     Value response;
     FrameKind kind = FrameKind::kResponse;
-    const auto fail = [&](const char* code, const std::string& message) {
+    const auto fail = [&](std::string_view code, const std::string& message) {
       kind = FrameKind::kError;
-      response = Value::Map{{"code", code}, {"message", message}};
+      response = Value::Map{{"code", std::string(code)}, {"message", message}};
     };
     try {
       if (!handler) throw unsupported("[script] this script can only be used where a network is loaded");
       response = handler(request.value["method"].text(), request.value["args"]);
     } catch (const Error& error) {
-      fail(name_of_code(error.code()), error.what());
+      fail(name_of(error.code()), error.what());
     } catch (const std::exception& error) {
       failure = std::current_exception();
       fail("script", error.what());
@@ -421,7 +389,7 @@ struct Worker::Impl {
       if (failure) std::rethrow_exception(failure);
       if (frame.header.id != id) continue;
       if (frame.header.kind == FrameKind::kResponse) return std::move(frame.value);
-      throw Error(code_from_name(frame.value["code"].text()), frame.value["message"].text());
+      throw Error(error_code_named(frame.value["code"].text()), frame.value["message"].text());
     }
   }
 };
