@@ -161,6 +161,25 @@ def calibrate_samples(
     return Calibration(scales, algorithm, count)
 
 
+def add_scales(
+    model: _core.Model,
+    precisions: Sequence[str],
+    calibration: Union[Calibration, Mapping[str, float], FilePath, None],
+    samples: Sequence[Arrays],
+    report: Report = None,
+) -> Optional[str]:
+    """Those that the precisions need: given, of the model's file, or of the samples. Returns the file of the scales, where
+    they are in one."""
+    method = calibrator_for(precisions)
+    if method is None:
+        return None
+    if calibration is not None:
+        return use_calibration(model, calibration)
+    if not model.brings_scales():
+        calibrate_samples(model, iter(samples), method, report=report)
+    return None
+
+
 def use_calibration(
     model: _core.Model, calibration: Union[Calibration, Mapping[str, float], FilePath]
 ) -> Optional[str]:

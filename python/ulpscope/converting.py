@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer, Judgement, as_answer
 from .arguments import FilePath, Names, checked
-from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
+from .calibration import Calibration, add_scales, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_in, samples_of
 from .errors import Error, ErrorCode, invalid_argument
@@ -149,8 +149,8 @@ def convert(
     given = samples if calibration_inputs is None else samples_of(calibration_inputs, loaded, "calibration_inputs")
     if calibration is not None:
         use_calibration(loaded, calibration)
-    elif answer is None and not loaded.brings_scales() and (method := calibrator_for(options.precisions)) is not None:
-        calibrate_samples(loaded, iter(given), method)
+    elif answer is None:
+        add_scales(loaded, options.precisions, None, given)
     if answer is None and (data is not None or calibration_inputs is not None):
         _core.measure_activations(loaded, given)
     with watched(progress) as report:

@@ -34,5 +34,9 @@ def invalid_argument(message: str) -> Error:
     return Error(ErrorCode.INVALID_ARGUMENT, message)
 
 
+def missing_package(where: str, name: str, advice: str) -> Error:
+    return Error(ErrorCode.NOT_FOUND, f"[{where}] the package {name} is not installed; try {advice}")
+
+
 class InternalError(AssertionError):
     """A defect of ulpscope itself. Unrelated to Error on purpose."""

@@ -16,11 +16,9 @@ try:
     from polygraphy.common import TensorMetadata
     from polygraphy.util import array as arrays
 except ImportError as error:
-    from .errors import Error, ErrorCode
+    from .errors import missing_package
 
-    raise Error(
-        ErrorCode.NOT_FOUND, "[polygraphy] the package polygraphy is not installed; try pip install polygraphy"
-    ) from error
+    raise missing_package("polygraphy", "polygraphy", "pip install polygraphy") from error
 
 from .arguments import checked
 from .engine import Engine

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer
 from .arguments import FilePath, Names, checked
-from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
+from .calibration import Calibration, add_scales
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
-from .data import Arrays, Data, Source, names_of, outputs_of, path_of, precisions_of, samples_of
+from .data import Data, Source, names_of, outputs_of, path_of, precisions_of, samples_of
 from .errors import invalid_argument
 from .native import _core, assign
-from .progress import Report, Watcher, watched
+from .progress import Watcher, watched
 
 if TYPE_CHECKING:
     from .data import Model
@@ -168,7 +168,7 @@ def search(
         strategy.journal = os.fspath(journal)
     with watched(progress) as report:
         given = samples if calibration_inputs is None else samples_of(calibration_inputs, loaded, "calibration_inputs")
-        cache = _add_scales(loaded, wanted, calibration, given, report)
+        cache = add_scales(loaded, wanted, calibration, given, report)
         if calibration_inputs is not None:
             _core.measure_activations(loaded, given)
         if loaded.scales:
@@ -210,21 +210,3 @@ def _default_path(model: str, precisions: Sequence[str]) -> str:
     """Where the program would write the answer."""
     stem = os.path.splitext(os.path.basename(model))[0]
     return f"{stem}.{'-'.join(each for each in reversed(_ORDER) if each in precisions)}.answer.json"
-
-
-def _add_scales(
-    model: _core.Model,
-    precisions: Sequence[str],
-    calibration: Union[Calibration, Mapping[str, float], FilePath, None],
-    samples: list[Arrays],
-    report: Report,
-) -> Optional[str]:
-    """Returns the file of the scales, where they are in one."""
-    method = calibrator_for(precisions)
-    if method is None:
-        return None
-    if calibration is not None:
-        return use_calibration(model, calibration)
-    if not model.brings_scales():
-        calibrate_samples(model, iter(samples), method, report=report)
-    return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
 from .arguments import FilePath, Names, checked
-from .calibration import Calibration, calibrate_samples, calibrator_for, use_calibration
+from .calibration import Calibration, add_scales
 from .data import Data, Source, precisions_of, samples_of
 from .errors import invalid_argument
 from .native import _core, assign
@@ -59,10 +59,6 @@ def measure_target(
         assign(options, precisions=wanted, fusion=fusion, backend=backend, threads=threads)
         loaded = Source(model).load(options)
         samples = samples_of(data, loaded)
-        method = calibrator_for(wanted)
-        if method is not None and calibration is not None:
-            use_calibration(loaded, calibration)
-        elif method is not None and not loaded.brings_scales():
-            calibrate_samples(loaded, iter(samples), method, report=report)
+        add_scales(loaded, wanted, calibration, samples, report)
         _core.measure_target(file, loaded, samples[0], backend, threads, report)
     return file

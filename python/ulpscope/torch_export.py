@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from .arguments import checked, shown
-from .errors import Error, ErrorCode, invalid_argument
+from .errors import Error, ErrorCode, invalid_argument, missing_package
 
 if TYPE_CHECKING:
     import onnx
@@ -45,11 +45,11 @@ def from_torch(
     try:
         import torch
     except ImportError as error:
-        raise _missing("torch", "torch") from error
+        raise missing_package("from_torch", "torch", _advice("torch")) from error
     try:
         import onnx
     except ImportError as error:
-        raise _missing("onnx", "onnx") from error
+        raise missing_package("from_torch", "onnx", _advice("onnx")) from error
     if not isinstance(module, torch.nn.Module):
         raise invalid_argument(f"[from_torch] module: expected a torch.nn.Module, got {shown(module)}")
     options: dict[str, Any] = {
@@ -94,8 +94,5 @@ def _run(torch: Any, module: Any, args: tuple[Any, ...], kwargs: Optional[Mappin
         ) from error
 
 
-def _missing(module: str, package: str) -> Error:
-    return Error(
-        ErrorCode.NOT_FOUND,
-        f"[from_torch] the package {module} is not installed; try pip install {package}, or give the path of an ONNX model",
-    )
+def _advice(package: str) -> str:
+    return f"pip install {package}, or give the path of an ONNX model"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..errors import Error, ErrorCode
+from ..errors import missing_package
 
 
 def torch_package(where: str) -> Any:
@@ -26,7 +26,4 @@ def _found(name: str, where: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise Error(
-            ErrorCode.NOT_FOUND,
-            f"[{where}] the package {name} is not installed; try pip install {name}, or pip install 'ulpscope[torch]'",
-        ) from error
+        raise missing_package(where, name, f"pip install {name}, or pip install 'ulpscope[torch]'") from error

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 
 class WorkerError(Exception):
@@ -58,6 +59,14 @@ def describe(error: BaseException, place: str) -> Dict[str, str]:
     if cause is not None and not isinstance(error, SystemExit):
         lines.append("caused by " + "".join(traceback.format_exception_only(type(cause), cause)).strip())
     return {"code": code, "message": "\n".join(lines)}
+
+
+def package(name: str, purpose: str) -> Any:
+    """The module of a package that may not be installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing_package(name.split(".")[0], purpose) from error
 
 
 def missing_package(package: str, purpose: str) -> WorkerError:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, List, Optional, Tuple
 
-_U8 = struct.Struct(">B")
-_U16 = struct.Struct(">H")
-_U32 = struct.Struct(">I")
-_U64 = struct.Struct(">Q")
-_I8 = struct.Struct(">b")
-_I16 = struct.Struct(">h")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
-_F32 = struct.Struct(">f")
-_F64 = struct.Struct(">d")
+# Codes of numbers, and of what has a size behind its code: the first one, and the layouts of those that follow each other.
+_NUMBERS = {code: struct.Struct(">" + letter) for code, letter in enumerate("fdBHIQbhiq", 0xCA)}
+_SIZED = {"bin": (0xC4, "BHI"), "ext": (0xC7, "BHI"), "str": (0xD9, "BHI"), "array": (0xDC, "HI"), "map": (0xDE, "HI")}
+_SIZES = {
+    code: (kind, struct.Struct(">" + letter))
+    for kind, (first, letters) in _SIZED.items()
+    for code, letter in enumerate(letters, first)
+}
+# Codes that hold a size themselves: the first one, and how many there are.
+_SMALL = {"map": (0x80, 16), "array": (0x90, 16), "str": (0xA0, 32)}
 
 Extension = Tuple[int, bytes]
 
@@ -30,28 +30,27 @@ def packb(value: Any, default: Optional[Callable[[Any], Extension]] = None) -> b
     return b"".join(out)
 
 
-def _pack_size(size: int, emit: Callable[[bytes], None], fix: Optional[Tuple[int, int]], codes: Tuple[Optional[int], int, int]) -> None:
-    if fix is not None and size < fix[1]:
-        emit(bytes((fix[0] | size,)))
-    elif codes[0] is not None and size < 1 << 8:
-        emit(bytes((codes[0], size)))
-    elif size < 1 << 16:
-        emit(bytes((codes[1],)) + _U16.pack(size))
-    elif size < 1 << 32:
-        emit(bytes((codes[2],)) + _U32.pack(size))
-    else:
-        raise ValueError("too large for MessagePack")
+def _pack_size(kind: str, size: int, emit: Callable[[bytes], None]) -> None:
+    small, count = _SMALL.get(kind, (0, 0))
+    if size < count:
+        emit(bytes((small | size,)))
+        return
+    for code, (other, layout) in _SIZES.items():
+        if other == kind and size < 1 << 8 * layout.size:
+            emit(bytes((code,)) + layout.pack(size))
+            return
+    raise ValueError("too large for MessagePack")
 
 
 def _pack_int(value: int, emit: Callable[[bytes], None]) -> None:
     if 0 <= value < 1 << 7:
-        emit(_U8.pack(value))
+        emit(struct.pack(">B", value))
     elif -32 <= value < 0:
-        emit(_I8.pack(value))
+        emit(struct.pack(">b", value))
     elif -(1 << 63) <= value < 1 << 63:
-        emit(b"\xd3" + _I64.pack(value))
+        emit(struct.pack(">Bq", 0xD3, value))
     elif 0 <= value < 1 << 64:
-        emit(b"\xcf" + _U64.pack(value))
+        emit(struct.pack(">BQ", 0xCF, value))
     else:
         raise ValueError(f"{value} does not fit in 64 bits")
 
@@ -66,29 +65,29 @@ def _pack(value: Any, emit: Callable[[bytes], None], default: Optional[Callable[
     elif isinstance(value, int):
         _pack_int(int(value), emit)
     elif isinstance(value, float):
-        emit(b"\xcb" + _F64.pack(value))
+        emit(struct.pack(">Bd", 0xCB, value))
     elif isinstance(value, str):
         data = value.encode("utf-8", "surrogateescape")
-        _pack_size(len(data), emit, (0xA0, 32), (0xD9, 0xDA, 0xDB))
+        _pack_size("str", len(data), emit)
         emit(data)
     elif isinstance(value, (bytes, bytearray)):
-        _pack_size(len(value), emit, None, (0xC4, 0xC5, 0xC6))
+        _pack_size("bin", len(value), emit)
         emit(bytes(value))
     elif isinstance(value, dict):
-        _pack_size(len(value), emit, (0x80, 16), (None, 0xDE, 0xDF))
+        _pack_size("map", len(value), emit)
         for key, item in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"expected a dict whose keys are strings, got the key {key!r}")
             _pack(key, emit, default)
             _pack(item, emit, default)
     elif isinstance(value, (list, tuple)):
-        _pack_size(len(value), emit, (0x90, 16), (None, 0xDC, 0xDD))
+        _pack_size("array", len(value), emit)
         for item in value:
             _pack(item, emit, default)
     elif default is not None:
         kind, data = default(value)
-        _pack_size(len(data), emit, None, (0xC7, 0xC8, 0xC9))
-        emit(_I8.pack(kind) + data)
+        _pack_size("ext", len(data), emit)
+        emit(struct.pack(">b", kind) + data)
     else:
         raise TypeError(f"cannot send an object of type {type(value).__name__}")
 
@@ -101,16 +100,6 @@ def unpackb(data: bytes, extension: Optional[Callable[[int, bytes], Any]] = None
     return value
 
 
-_FIXED = {
-    0xCA: _F32, 0xCB: _F64, 0xCC: _U8, 0xCD: _U16, 0xCE: _U32, 0xCF: _U64, 0xD0: _I8, 0xD1: _I16, 0xD2: _I32, 0xD3: _I64,
-}  # fmt: skip
-_SIZES = {
-    0xC4: ("bin", _U8), 0xC5: ("bin", _U16), 0xC6: ("bin", _U32), 0xC7: ("ext", _U8), 0xC8: ("ext", _U16), 0xC9: ("ext", _U32),
-    0xD9: ("str", _U8), 0xDA: ("str", _U16), 0xDB: ("str", _U32), 0xDC: ("array", _U16), 0xDD: ("array", _U32),
-    0xDE: ("map", _U16), 0xDF: ("map", _U32),
-}  # fmt: skip
-
-
 def _unpack(data: memoryview, at: int, extension: Optional[Callable[[int, bytes], Any]]) -> Tuple[Any, int]:
     if at >= len(data):
         raise ValueError("the message ends early")
@@ -120,15 +109,12 @@ def _unpack(data: memoryview, at: int, extension: Optional[Callable[[int, bytes]
         return code, at
     if code >= 0xE0:
         return code - 0x100, at
-    if code in _FIXED:
-        layout = _FIXED[code]
+    if code in _NUMBERS:
+        layout = _NUMBERS[code]
         return layout.unpack_from(data, at)[0], at + layout.size
-    if code < 0x90:
-        kind, size = "map", code & 0x0F
-    elif code < 0xA0:
-        kind, size = "array", code & 0x0F
-    elif code < 0xC0:
-        kind, size = "str", code & 0x1F
+    if code < 0xC0:
+        kind = "map" if code < 0x90 else "array" if code < 0xA0 else "str"
+        size = code - _SMALL[kind][0]
     elif code == 0xC0:
         return None, at
     elif code in (0xC2, 0xC3):
@@ -156,7 +142,7 @@ def _unpack(data: memoryview, at: int, extension: Optional[Callable[[int, bytes]
         return entries, at
     type_code = 0
     if kind == "ext":
-        type_code = _I8.unpack_from(data, at)[0]
+        type_code = struct.unpack_from(">b", data, at)[0]
         at += 1
     if at + size > len(data):
         raise ValueError("the message ends early")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from .errors import WorkerError, missing_package
+from .errors import WorkerError, package
 
 
 def onnx_prepare(server: Any) -> Dict[str, bool]:
@@ -25,10 +25,7 @@ def onnx_check(server: Any, path: str, nodes_only: bool = False) -> bool:
     """The full check, with shape and type inference. By path: external data is looked at, files may be large. False: it
     does not take inputs and outputs without a shape, which ONNX has for those of any rank. With `nodes_only` it takes
     them, and looks neither at shapes nor at external data."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_package("onnx", "to check models") from error
+    onnx = package("onnx", "to check models")
     try:
         if nodes_only:
             onnx.checker.check_model(_without_what_nodes_do_not_need(onnx.load(path, load_external_data=False)))

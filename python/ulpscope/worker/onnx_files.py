@@ -9,15 +9,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from .errors import WorkerError, missing_package
-
-
-def _onnx(purpose: str) -> Any:
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_package("onnx", purpose) from error
-    return onnx
+from .errors import WorkerError, package
 
 
 def _load(onnx: Any, path: str, model: Optional[np.ndarray], external_data_dir: str, ignore_external_data: bool = False) -> Any:
@@ -36,11 +28,8 @@ def _load(onnx: Any, path: str, model: Optional[np.ndarray], external_data_dir: 
 
 def convert_to_float16(server: Any, path: str, target: str, external_data_dir: str = "") -> None:
     """Writes the model with float16 instead of float32 inside; inputs and outputs keep their types."""
-    onnx = _onnx("for --fp-to-fp16")
-    try:
-        from onnxruntime.transformers.float16 import convert_float_to_float16
-    except ImportError as error:
-        raise missing_package("onnxruntime", "for --fp-to-fp16") from error
+    onnx = package("onnx", "for --fp-to-fp16")
+    convert_float_to_float16 = package("onnxruntime.transformers.float16", "for --fp-to-fp16").convert_float_to_float16
     model = _load(onnx, path, None, external_data_dir)
     try:
         converted = convert_float_to_float16(model, keep_io_types=True, disable_shape_infer=True)
@@ -58,7 +47,7 @@ def save_onnx(
 
     `external_data`: a file name for the weights beside it, empty for one of the target's; none: weights are part of the model.
     """
-    onnx = _onnx("for --save-onnx")
+    onnx = package("onnx", "for --save-onnx")
     loaded = _load(onnx, path, model, external_data_dir, ignore_external_data)
     if shape_inference:
         loaded = _with_shapes(onnx, loaded, path)

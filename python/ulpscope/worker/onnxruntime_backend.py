@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
-from .errors import WorkerError, missing_package
+from .errors import WorkerError, missing_package, package
 from .handles import Handles
 
 _sessions = Handles()
@@ -59,10 +59,7 @@ def _bindings(values: Any) -> List[Dict[str, Any]]:
 def _with_tensor_outputs(source: Any) -> bytes:
     """The model with the tensors that go into sequences and maps instead of these, and without strings: what the
     importer of ulpscope takes for the outputs."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_package("onnx", "for outputs that are sequences or maps") from error
+    onnx = package("onnx", "for outputs that are sequences or maps")
     model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source, load_external_data=False)
     producer = {output: node for node in model.graph.node for output in node.output if output}
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from .errors import WorkerError, missing_package
+from .errors import WorkerError, package
 
 # A figure is a grid of images, as many as fit into a screen.
 _SCREEN = (1080, 1920)
@@ -18,10 +18,7 @@ _written: Dict[str, int] = {}
 
 
 def _pyplot(show: bool) -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise missing_package("matplotlib", "for plots") from error
+    matplotlib = package("matplotlib", "for plots")
     if not show:
         matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -306,18 +306,14 @@ class Pool:
         self._done.clear()
         running = self._running()
         for index, (sample, task) in enumerate(items):
-            digest = hashlib.blake2b(task, digest_size=16).digest()
+            digest = _digest(task)
             if digest in self._results:
                 self._done.append((index, self._results.pop(digest)))
                 continue
-            known = digest in self._wanted
+            if digest not in self._wanted and digest not in running:
+                self._tasks[digest] = (sample, task.copy())
+                self._queue.append(digest)
             self._wanted.setdefault(digest, []).append(index)
-            if known:
-                continue
-            if digest in running:
-                continue
-            self._tasks[digest] = (sample, task.copy())
-            self._queue.append(digest)
         self._later = deque(digest for digest in self._later if digest not in self._wanted)
         self._assign()
 
@@ -325,7 +321,7 @@ class Pool:
         running = self._running()
         self._later.clear()
         for sample, task in items:
-            digest = hashlib.blake2b(task, digest_size=16).digest()
+            digest = _digest(task)
             if digest not in self._results and digest not in running and digest not in self._wanted:
                 self._tasks[digest] = (sample, task.copy())
                 self._later.append(digest)
@@ -433,6 +429,10 @@ class Pool:
                 self._end(process)
         finally:
             ray.shutdown()
+
+
+def _digest(task: Any) -> bytes:
+    return hashlib.blake2b(task, digest_size=16).digest()
 
 
 def _first_line(error: BaseException) -> str:

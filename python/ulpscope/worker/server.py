@@ -29,7 +29,7 @@ _FUNCTIONS = {
     "onnxruntime_backend": "onnxruntime_operators onnxruntime_open onnxruntime_run onnxruntime_close",
     "onnx_checks": "onnx_prepare onnx_check",
     "ray_cluster": "ray_open ray_start ray_submit ray_expect ray_poll ray_close",
-    "report": "report_page",
+    "report.page": "report_page",
     "tensorrt_backend": "tensorrt_open tensorrt_run tensorrt_close",
 }
 _MODULE_OF = {method: module for module, methods in _FUNCTIONS.items() for method in methods.split()}

@@ -114,35 +114,48 @@ def _data(answers: Sequence[Json], precisions: List[Json], trial_command: str, t
     return f'<script type="application/gzip;base64" id="data">{packed}</script>'
 
 
-def page(
-    answers: Sequence[Json],
+def report_page(
+    server: Any,
+    answer: str,
+    source: str,
     precisions: List[Json],
     commands: List[Tuple[str, str]],
     trial_command: str,
     typed: Optional[Json],
+    compare: Optional[Json],
 ) -> str:
-    """The whole document."""
-    answer = answers[0]["answer"]
+    """The text of the page.
+
+    ``answer``: the document of docs/formats.md, checked by the program. ``source``: the file it came from.
+    ``precisions``: from low to high, their names and what they hold (report.schema.json).
+    ``commands``: [title, command line]. ``trial_command``: without the trial's number at its end; empty for an answer
+    that is in no file. ``typed``: ``path`` and
+    ``casts`` of a typed model, or None. ``compare``: ``answer`` and ``source`` of another one, or None.
+    """
+    answers = [{"source": source, "answer": json.loads(answer)}]
+    if compare is not None:
+        answers.append({"source": compare["source"], "answer": json.loads(compare["answer"])})
+    shown = answers[0]["answer"]
     sections = [
-        _head(answer),
+        _head(shown),
         _compare(answers),
-        _network(answer),
-        _layers(answer),
-        _trials(answer),
-        _outputs(answer),
-        _repairs(answer),
+        _network(shown),
+        _layers(shown),
+        _trials(shown),
+        _outputs(shown),
+        _repairs(shown),
         _casts(typed),
         _commands(commands),
-        _about(answer, answers[0]["source"]),
+        _about(shown, source),
     ]
-    title = os.path.basename(answer["model"]["path"]) or "answer"
+    title = os.path.basename(shown["model"]["path"]) or "answer"
     body = "\n".join(section for section in sections if section)
     script = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f'<meta name="generator" content="{e(answer["program"])}">\n'
+        f'<meta name="generator" content="{e(shown["program"])}">\n'
         f"<title>{e(title)}: precision report</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         f'{_data(answers, precisions, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n'
         f"{script}}})();\n</script>\n</body>\n</html>\n"
