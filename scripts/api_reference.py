@@ -16,7 +16,9 @@ def _homes() -> dict[str, str]:
         if isinstance(statement, ast.ImportFrom) and statement.level == 1:
             result |= {alias.name: str(statement.module) for alias in statement.names}
         if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "_HOME":
-            return result | {name: module for module, names in ast.literal_eval(statement.value).items() for name in names.split()}
+            return result | {
+                name: module for module, names in ast.literal_eval(statement.value).items() for name in names.split()
+            }
     raise AssertionError("_HOME is not in ulpscope/__init__.py")
 
 

@@ -88,25 +88,6 @@ std::optional<Tensor> borrowed(nb::handle value) {
   return Tensor::borrow(*type, shape, data, keep_alive(nb::borrow(value)));
 }
 
-/// `what` says how the value is named, if it has to be.
-template <typename What>
-Tensor tensor_of(nb::handle value, const What& what) {
-  if (auto tensor = borrowed(value)) return std::move(*tensor);
-  nb::object array = numpy().attr("require")(value, nb::arg("requirements") = nb::make_tuple("C", "A"));
-  const auto dtype = nb::cast<std::string>(array.attr("dtype").attr("name"));
-  const auto type = data_type_from_name(dtype);
-  const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
-  if (!type || size_of(*type) == 0) {
-    throw invalid_argument("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what(),
-                           dtype);
-  }
-  if (!native) array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
-  Shape shape;
-  for (nb::handle dim : array.attr("shape")) shape.push_back(nb::cast<std::int64_t>(dim));
-  auto* data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(array.attr("ctypes").attr("data")));
-  return Tensor::borrow(*type, std::move(shape), data, keep_alive(std::move(array)));
-}
-
 }  // namespace
 
 std::optional<nb::dlpack::dtype> dlpack_type_of(DataType type) {
@@ -127,13 +108,23 @@ nb::object dtype_of(DataType type) {
   return numpy().attr("dtype")(name);
 }
 
-std::string ValueName::text() const { return fmt::format("{} '{}'", kind, name); }
+std::string ValueName::text() const { return kind.empty() ? std::string(name) : fmt::format("{} '{}'", kind, name); }
 
-Tensor to_tensor(nb::handle value, const std::string& what) {
-  return tensor_of(value, [&] { return what; });
-}
 Tensor to_tensor(nb::handle value, const ValueName& what) {
-  return tensor_of(value, [&] { return what.text(); });
+  if (auto tensor = borrowed(value)) return std::move(*tensor);
+  nb::object array = numpy().attr("require")(value, nb::arg("requirements") = nb::make_tuple("C", "A"));
+  const auto dtype = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  const auto type = data_type_from_name(dtype);
+  const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
+  if (!type || size_of(*type) == 0) {
+    throw invalid_argument("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what.text(),
+                           dtype);
+  }
+  if (!native) array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
+  Shape shape;
+  for (nb::handle dim : array.attr("shape")) shape.push_back(nb::cast<std::int64_t>(dim));
+  auto* data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(array.attr("ctypes").attr("data")));
+  return Tensor::borrow(*type, std::move(shape), data, keep_alive(std::move(array)));
 }
 
 nb::object to_array(Tensor tensor) {

@@ -77,8 +77,7 @@ void bind_convert(nb::module_& module) {
         const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
         return dict_of(call.run([&] { return convert(model, path, tensors, options); }));
       },
-      nb::arg("model"), nb::arg("path"), nb::arg("samples"), nb::arg("options"),
-      nb::arg("progress").none());
+      nb::arg("model"), nb::arg("path"), nb::arg("samples"), nb::arg("options"), nb::arg("progress").none());
 }
 
 }  // namespace ulpscope::python

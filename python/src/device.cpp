@@ -1,5 +1,3 @@
-#include "ulpscope/device_tensor.h"
-
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -18,6 +16,7 @@
 #include "dlpack.h"
 #include "functions.h"
 #include "runtime/device_run.h"
+#include "ulpscope/device_tensor.h"
 #include "ulpscope/onnx_engine.h"
 
 namespace nb = nanobind;

@@ -1,5 +1,3 @@
-#include "ulpscope/onnx_engine.h"
-
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -22,6 +20,7 @@
 #include "functions.h"
 #include "runtime/device_run.h"
 #include "ulpscope/convert.h"
+#include "ulpscope/onnx_engine.h"
 #include "whole_number.h"
 
 namespace nb = nanobind;
@@ -29,8 +28,8 @@ namespace nb = nanobind;
 namespace ulpscope::python {
 namespace {
 
-std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> specs(const std::vector<TensorSpec>& specs) {
-  std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> result;
+std::vector<Spec> specs(const std::vector<TensorSpec>& specs) {
+  std::vector<Spec> result;
   for (const TensorSpec& spec : specs) result.emplace_back(spec.name, dtype_of(spec.type), spec.shape);
   return result;
 }
@@ -96,7 +95,7 @@ void bind_engine(nb::module_& module) {
       .def_static(
           "from_bytes",
           [](const nb::bytes& model, const EngineOptions& options) {
-            const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
+            const std::span bytes = to_span(model);
             const nb::gil_scoped_release no_gil;
             return OnnxEngine::from_bytes(bytes, options);
           },

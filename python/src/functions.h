@@ -18,8 +18,8 @@ void bind_answer(nanobind::module_& module);
 /// Adds the class `Engine`, with `from_file`, `from_bytes`, `from_answer`, `inputs`, `outputs`, `layers` and `run`.
 /// Specifications of tensors are tuples (name, dtype, shape), layers (name, op, precision, reason, nodes).
 void bind_engine(nanobind::module_& module);
-/// Runs between tensors of DLPack: adds the classes `DeviceTensor` and `BoundRun`, and the functions `run_on_device` and
-/// `bind`, which take an `Engine`.
+/// Runs between tensors of DLPack: adds the classes `DeviceTensor` and `BoundRun`, and the functions `run_on_device`
+/// and `bind`, which take an `Engine`.
 void bind_device(nanobind::module_& module);
 /// Adds `load_inputs`, `load_outputs` and `generate_inputs`.
 void bind_samples(nanobind::module_& module);

@@ -30,20 +30,20 @@ namespace ulpscope::python {
 namespace {
 
 Model from_bytes(const nb::bytes& model, const ModelOptions& options, const std::string& name) {
-  const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
+  const std::span bytes = to_span(model);
   const nb::gil_scoped_release no_gil;
   return Model::from_bytes(bytes, options, name);
 }
 
-std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> inputs_of(const Model& model) {
-  std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> result;
+std::vector<Spec> inputs_of(const Model& model) {
+  std::vector<Spec> result;
   for (const InputBinding& each : input_bindings(*ModelAccess::loaded(model).network))
     result.emplace_back(each.name, dtype_of(each.type), each.shape);
   return result;
 }
 
-std::vector<std::tuple<std::string, nb::object, Shape>> outputs_of(const Model& model) {
-  std::vector<std::tuple<std::string, nb::object, Shape>> result;
+std::vector<Spec> outputs_of(const Model& model) {
+  std::vector<Spec> result;
   const Network& network = *ModelAccess::loaded(model).network;
   for (const TensorId id : network.outputs) {
     const TensorInfo& info = network.tensor(id);

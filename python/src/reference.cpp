@@ -1,5 +1,3 @@
-#include "functions.h"
-
 #include <fmt/format.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +10,7 @@
 #include <tuple>
 
 #include "arrays.h"
+#include "functions.h"
 #include "graph/evaluate.h"
 #include "graph/layer_form.h"
 #include "onnx/import.h"
@@ -23,14 +22,13 @@ namespace ulpscope::python {
 namespace {
 
 std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<nb::object>& inputs) {
-  const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
-  const auto network = [&] {
+  const auto network = [bytes = to_span(model)] {
     nb::gil_scoped_release no_gil;
     return import_onnx(bytes, "model", op_registry());
   }();
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensor tensor = to_tensor(inputs[i], fmt::format("input {}", i));
+    Tensor tensor = to_tensor(inputs[i], {"", fmt::format("input {}", i)});
     const DataType physical = physical_type(tensor.type());
     arguments.push_back(tensor.type() == physical ? tensor : tensor.cast(physical));
   }

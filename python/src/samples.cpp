@@ -43,7 +43,7 @@ TensorsByName to_tensors(nb::handle mapping, const std::string& what) {
   TensorsByName result;
   for (nb::handle item : mapping.attr("items")()) {
     std::string name = nb::cast<std::string>(item[0]);
-    Tensor tensor = to_tensor(item[1], fmt::format("{}: '{}'", what, name));
+    Tensor tensor = to_tensor(item[1], {what + ":", name});
     result.emplace(std::move(name), std::move(tensor));
   }
   return result;

@@ -49,7 +49,7 @@ void bind_workers(nb::module_& module) {
       .def(
           "__init__",
           [](SampleServer* self, const std::filesystem::path& network, const nb::object& setup, int threads) {
-            const Tensor bytes = to_tensor(setup, "setup");
+            const Tensor bytes = to_tensor(setup, {"", "setup"});
             const nb::gil_scoped_release no_gil;
             new (self) SampleServer(network, bytes, threads);
           },
@@ -57,7 +57,7 @@ void bind_workers(nb::module_& module) {
       .def(
           "run",
           [](SampleServer& self, const nb::object& task) {
-            const Tensor bytes = to_tensor(task, "task");
+            const Tensor bytes = to_tensor(task, {"", "task"});
             Tensor result;
             {
               const nb::gil_scoped_release no_gil;

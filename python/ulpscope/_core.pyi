@@ -40,16 +40,11 @@ class Criterion(_Options):
 class Answer:
     inputs: list[str]
     golden: str
-    @property
-    def model(self) -> str: ...
-    @property
-    def precisions(self) -> list[str]: ...
-    @property
-    def criterion_options(self) -> list[str]: ...
-    @property
-    def calibration_cache(self) -> str: ...
-    @property
-    def scales(self) -> dict[str, float]: ...
+    model: str
+    precisions: list[str]
+    criterion_options: list[str]
+    calibration_cache: str
+    scales: dict[str, float]
     @staticmethod
     def from_json(text: str, where: str) -> Answer: ...
     @staticmethod
@@ -81,12 +76,9 @@ class Engine:
 class DeviceTensor:
     """An output of `Engine.run(outputs="device")`, where the engine computed it."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def device(self) -> str: ...
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: str
     def numpy(self) -> np.ndarray[Any, Any]: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(

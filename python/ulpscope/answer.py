@@ -6,7 +6,7 @@ import html
 import json
 import operator
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Optional, Union
 
@@ -116,9 +116,6 @@ class Trial:
     time_us: float  #: Estimated on the target, in microseconds.
     cost_share: float  #: Of the multiply-adds, in these layers.
     seconds: float  #: That the trial took.
-
-
-_LAYER_BITS = ("name", "format", "block", "weights", "bits")
 
 
 @dataclass(frozen=True)
@@ -332,7 +329,7 @@ class Answer:
         found = self._values.get("bits")
         if found is None:
             return None
-        layers = tuple(LayerBits(*(each[key] for key in _LAYER_BITS)) for each in found["layers"])
+        layers = tuple(LayerBits(*(each[key.name] for key in fields(LayerBits))) for each in found["layers"])
         curve = tuple((float(bits), float(used)) for bits, used in found["curve"])
         return Bits(found["per_weight"], found["budget"], found["weights"], found["bytes"], layers, curve)
 

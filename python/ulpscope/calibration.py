@@ -168,8 +168,8 @@ def add_scales(
     samples: Sequence[Arrays],
     report: Report = None,
 ) -> Optional[str]:
-    """Those that the precisions need: given, of the model's file, or of the samples. Returns the file of the scales, where
-    they are in one."""
+    """Those that the precisions need: given, of the model's file, or of the samples. Returns the file of the scales,
+    where they are in one."""
     method = calibrator_for(precisions)
     if method is None:
         return None

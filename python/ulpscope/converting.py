@@ -202,22 +202,23 @@ _LOG = logging.getLogger("ulpscope")
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
+_AS_THEY_ARE = (
+    "lowered", "casts", "bytes", "checked", "corrected_biases", "layer_precisions", "postprocess_script",
+)  # fmt: skip
+
+
 def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
     error = None if made["error"] is None else Judgement.from_dict(made["error"])
     native = made["answer"]
     return ConvertReport(
         layers=tuple(made["layers"]),
         kept_back=tuple(made["kept_back"]),
-        lowered=made["lowered"],
-        casts=made["casts"],
-        bytes=made["bytes"],
-        checked=made["checked"],
         error_vs_fp32=None if error is None else error.error,
         error=error,
-        corrected_biases=made["corrected_biases"],
-        uncorrected_error_vs_fp32=None if made["uncorrected_error"] is None else Judgement.from_dict(made["uncorrected_error"]).error,
-        layer_precisions=made["layer_precisions"],
-        postprocess_script=made["postprocess_script"],
+        uncorrected_error_vs_fp32=None
+        if made["uncorrected_error"] is None
+        else Judgement.from_dict(made["uncorrected_error"]).error,
         nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),
         answer=None if native is None else Answer(native, answer._judged_by if answer is not None else None),
+        **{name: made[name] for name in _AS_THEY_ARE},
     )

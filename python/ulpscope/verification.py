@@ -16,6 +16,8 @@ from .data import Arrays, Data, Source, outputs_of, samples_in, samples_of
 from .errors import Error, ErrorCode, invalid_argument
 from .native import _core, assign
 from .progress import Watcher, watched
+from .worker.onnxruntime_backend import TYPES
+from .worker.protocol import dtype_of
 
 if TYPE_CHECKING:
     from .data import Model
@@ -195,14 +197,8 @@ def _onnxruntime(name: str, provider: str) -> _RunFile:
     return run
 
 
-_TYPES = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(int64)": "int64",
-    "tensor(int32)": "int32", "tensor(int8)": "int8", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
-}  # fmt: skip
-
-
 def _as_type(array: Any, type_: str) -> Any:
-    return array.astype(_TYPES[type_], copy=False) if type_ in _TYPES else array
+    return array.astype(dtype_of(TYPES[type_]), copy=False) if type_ in TYPES else array
 
 
 def _tensorrt() -> _RunFile:

@@ -12,8 +12,8 @@ namespace ulpscope {
 namespace {
 
 /// In the order of the codes.
-constexpr std::array<std::string_view, 8> kNames{"invalid_argument", "not_found", "unsupported", "invalid_file",
-                                                 "io",               "build",     "script",      "interrupted"};
+constexpr std::array<std::string_view, 8> kNames{
+    "invalid_argument", "not_found", "unsupported", "invalid_file", "io", "build", "script", "interrupted"};
 
 }  // namespace
 

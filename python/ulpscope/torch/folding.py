@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,11 +34,11 @@ class CannotFold(Exception):
 class Folds:
     """Changes of a module that leave its float32 results as they are."""
 
-    scaled: dict[str, int]  #: Exponents of parameters and buffers, by name.
-    clamped: dict[str, float]  #: Limits.
-    attributes: dict[tuple[str, str], float]  #: (module, attribute): the value it gets.
-    inputs: dict[str, int]  #: Exponents of what comes into modules.
-    exact: set[str]  #: Modules whose parameters stay in float32.
+    scaled: dict[str, int] = field(default_factory=dict)  #: Exponents of parameters and buffers, by name.
+    clamped: dict[str, float] = field(default_factory=dict)  #: Limits.
+    attributes: dict[tuple[str, str], float] = field(default_factory=dict)  #: (module, attribute): the value it gets.
+    inputs: dict[str, int] = field(default_factory=dict)  #: Exponents of what comes into modules.
+    exact: set[str] = field(default_factory=set)  #: Modules whose parameters stay in float32.
 
     def make_in(self, module: Any) -> None:
         """Makes them, but for what hooks do (`inputs`) and what casts heed (`exact`)."""
@@ -64,10 +64,6 @@ class Folds:
         self.attributes.update(other.attributes)
         self.inputs.update(other.inputs)
         self.exact |= other.exact
-
-
-def no_folds() -> Folds:
-    return Folds({}, {}, {}, {}, set())
 
 
 def tensor_named(module: Any, name: str) -> Any:
@@ -98,7 +94,7 @@ class Folder:
             return self._scale(repair)
         if repair["kind"] == "scale-shift":
             node = self.graph.nodes[repair["name"]]
-            return Folds({}, {}, {}, {}, {self.graph.module_of(node)})
+            return Folds(exact={self.graph.module_of(node)})
         raise CannotFold([], f"modules have nothing like the repair '{repair['kind']}'")
 
     def nodes_of(self, repair: Json) -> set[str]:
@@ -118,7 +114,7 @@ class Folder:
         return [final for use in self.graph.uses.get(name, ()) for final in self.graph.final_uses(use)]
 
     def _clamp(self, repair: Json) -> Folds:
-        folds, limit, name = no_folds(), float(repair["limit"]), repair["name"]
+        folds, limit, name = Folds(), float(repair["limit"]), repair["name"]
         stored = self.graph.stored(name)
         if stored in self._names:
             folds.clamped[stored] = limit
@@ -129,7 +125,7 @@ class Folder:
         return folds
 
     def _scale(self, repair: Json) -> Folds:
-        folds = no_folds()
+        folds = Folds()
         exponents: dict[str, dict[tuple[str, int], int]] = {}
         insertions: dict[tuple[str, int], int] = {}
         for edit in repair["edits"]:

@@ -9,7 +9,7 @@ from typing import Any
 from ..data import Arrays
 from .calls import Call
 from .casting import hook_inputs
-from .folding import CannotFold, Folder, Folds, Json, folded_copy, no_folds
+from .folding import CannotFold, Folder, Folds, Json, folded_copy
 from .graph import Graph
 from .running import ForwardFailed, largest_difference, outputs_of
 
@@ -36,11 +36,11 @@ def folds_of(
     module: in float32 and evaluation mode; it is left as it is. exact: its results.
     """
     folder = Folder(graph, module)
-    folds, refusals = no_folds(), []
+    folds, refusals = Folds(), []
     for repair in repairs:
         try:
             found = folder.fold(repair)
-            together = no_folds()
+            together = Folds()
             together.add(folds)
             together.add(found)
             _check(graph, module, found, calls, exact)

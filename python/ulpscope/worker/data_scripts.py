@@ -39,7 +39,9 @@ def next_data(server: Any, handle: int, path: str = "", function: str = "") -> O
 def _named_arrays(given: Any, what: str, kind: str, place: str) -> List[Any]:
     """[name, array] of each that a script gave."""
     if not hasattr(given, "items"):
-        raise WorkerError("script", f"[script] {place}: expected {kind} of {what} names and arrays, got {describe_type(given)}")
+        raise WorkerError(
+            "script", f"[script] {place}: expected {kind} of {what} names and arrays, got {describe_type(given)}"
+        )
     result: List[Any] = []
     for name, value in given.items():
         if not isinstance(name, str):

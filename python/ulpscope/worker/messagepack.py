@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, List, Optional, Tuple
 
-# Codes of numbers, and of what has a size behind its code: the first one, and the layouts of those that follow each other.
+# Codes of numbers, and of what has a size behind its code: the first one, and the layouts of those that follow.
 _NUMBERS = {code: struct.Struct(">" + letter) for code, letter in enumerate("fdBHIQbhiq", 0xCA)}
 _SIZED = {"bin": (0xC4, "BHI"), "ext": (0xC7, "BHI"), "str": (0xD9, "BHI"), "array": (0xDC, "HI"), "map": (0xDE, "HI")}
 _SIZES = {

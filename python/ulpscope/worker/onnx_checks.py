@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Dict
 
 from .errors import WorkerError, package
@@ -9,15 +10,12 @@ from .errors import WorkerError, package
 
 def onnx_prepare(server: Any) -> Dict[str, bool]:
     """Imports what the checks need, so that it is there when a file is; tells what is installed."""
-    found = {"onnx": True, "onnxruntime": True}
-    try:
-        import onnx.checker  # noqa: F401
-    except ImportError:
-        found["onnx"] = False
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        found["onnxruntime"] = False
+    found = {}
+    for name in ("onnx", "onnxruntime"):
+        try:
+            found[name] = importlib.import_module(name) is not None
+        except ImportError:
+            found[name] = False
     return found
 
 

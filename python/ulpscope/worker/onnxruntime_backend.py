@@ -13,7 +13,7 @@ from .handles import Handles
 
 _sessions = Handles()
 
-_TYPES = {
+TYPES = {  #: ulpscope's names of types, by those of ONNX Runtime.
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bfloat16)": "bfloat16",
     "tensor(int8)": "int8", "tensor(uint8)": "uint8", "tensor(int16)": "int16", "tensor(uint16)": "uint16", "tensor(int32)": "int32",
     "tensor(uint32)": "uint32", "tensor(int64)": "int64", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
@@ -49,10 +49,10 @@ def find_providers(wanted: List[str], available: List[str]) -> List[str]:
 def _bindings(values: Any) -> List[Dict[str, Any]]:
     result = []
     for value in values:
-        if value.type not in _TYPES:
+        if value.type not in TYPES:
             raise WorkerError("unsupported", f"[onnxrt] '{value.name}': expected a tensor of numbers or bools, got {value.type}")
         shape = [dim if isinstance(dim, int) and dim >= 0 else -1 for dim in value.shape]
-        result.append({"name": value.name, "dtype": _TYPES[value.type], "shape": shape})
+        result.append({"name": value.name, "dtype": TYPES[value.type], "shape": shape})
     return result
 
 
@@ -134,7 +134,7 @@ def onnxruntime_open(
     chosen = find_providers(providers or [], ort.get_available_providers())
     try:
         session = _session(ort, source, options, chosen)
-        if any(value.type not in _TYPES for value in session.get_outputs()):
+        if any(value.type not in TYPES for value in session.get_outputs()):
             if not isinstance(source, bytes):
                 folder = external_data_dir or os.path.dirname(os.path.abspath(source))
                 options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
@@ -167,10 +167,9 @@ def onnxruntime_run(server: Any, handle: int, inputs: List[Any]) -> Dict[str, An
     """One inference: the outputs in the model's order and the seconds it took."""
     ort = _onnxruntime()
     session = _sessions[handle]
-    types = {value.name: _TYPES[value.type] for value in [*session.get_inputs(), *session.get_overridable_initializers()]}
-    feeds: Dict[str, Any] = {}
-    for name, array in inputs:
-        feeds[name] = _ort_value(ort, array, types.get(name, ""))
+    known = [*session.get_inputs(), *session.get_overridable_initializers()]
+    types = {value.name: TYPES[value.type] for value in known}
+    feeds = {name: _ort_value(ort, array, types.get(name, "")) for name, array in inputs}
     names = [value.name for value in session.get_outputs()]
     try:
         begin = time.perf_counter()

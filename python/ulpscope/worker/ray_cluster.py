@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
 import time
 from collections import OrderedDict, deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
@@ -80,9 +86,6 @@ def _resolve(address: str) -> Optional[str]:
 
 def _check_health(where: str, place: str) -> None:
     """In a process that can be ended: names may take long to resolve, and Ray's library waits for what is not Ray."""
-    import subprocess
-    import sys
-
     process = subprocess.Popen([sys.executable, "-c", _PROBE, where], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     try:
         _, errors = process.communicate(timeout=_ANSWER)
@@ -99,8 +102,6 @@ def _check_health(where: str, place: str) -> None:
 
 def _check_room() -> None:
     """For the files of a new cluster. Where there is none, Ray waits for half a minute and names one of them."""
-    import tempfile
-
     variable = next((name for name in ("RAY_TMPDIR", "TMPDIR") if name in os.environ), "")
     folder = existing = os.path.abspath(os.environ.get(variable, "/tmp"))
     while not os.path.exists(existing):
@@ -119,9 +120,6 @@ def _make_actor_class() -> Any:
         """In a process of the cluster."""
 
         def hello(self) -> Dict[str, Any]:
-            import os
-            import socket
-
             about = {"host": socket.gethostname(), "pid": os.getpid(), "version": None, "processor": "", "why": ""}
             try:
                 from ulpscope.native import _core
@@ -132,18 +130,12 @@ def _make_actor_class() -> Any:
             return about
 
         def sees(self, path: str, size: int) -> bool:
-            import os
-
             try:
                 return os.path.getsize(path) == size
             except OSError:
                 return False
 
         def load(self, path: str, key: str, chunks: Any, setup: Any, threads: int) -> bool:
-            import fcntl
-            import os
-            import tempfile
-
             import ray
             from ulpscope.native import _core
 
@@ -167,9 +159,6 @@ def _make_actor_class() -> Any:
             return self.server.run(task)
 
         def tidy(self) -> None:
-            import os
-            import shutil
-
             if self.made is not None:
                 shutil.rmtree(os.path.dirname(self.made), ignore_errors=True)
 

@@ -20,7 +20,7 @@ _SOCKET = 3
 
 # module -> its functions, each under the name of its method; modules are imported when they are first needed
 _FUNCTIONS = {
-    "basics": "echo",
+    "server": "echo",
     "network_scripts": "load_network postprocess_network load_config postprocess_config",
     "data_scripts": "open_data_loader next_data close_data_loader compare postprocess_result",
     "metric_scripts": "open_metric run_metric close_metric",
@@ -87,6 +87,13 @@ class Server:
         module = importlib.import_module("." + _MODULE_OF[method], __package__)
         function: Callable[..., Any] = getattr(module, method)
         return function(self, **args)
+
+
+def echo(server: Any, value: Any = None, ask: bool = False, repeat: int = 0) -> Any:
+    """What it was given; through the program and back if ``ask``. For tests of the protocol."""
+    for _ in range(repeat):
+        print("x" * 1000)
+    return server.request("echo", {"value": value}) if ask else value
 
 
 def _place(request: Any) -> str:

@@ -19,6 +19,7 @@ from .handles import Handles
 from .protocol import dtype_of
 
 _engines = Handles()
+_DEFAULT_STREAM = 0  # of CUDA
 
 _TYPE_NAMES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16", "int8": "INT8", "int32": "INT32", "int64": "INT64", "bool": "BOOL",
                "fp8": "FP8", "uint8": "UINT8"}  # fmt: skip
@@ -139,15 +140,16 @@ def tensorrt_open(
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
     outputs = [name for name in names if name not in inputs]
-    handle = _engines.add(
-        {"runtime": runtime, "engine": engine, "context": context, "inputs": inputs, "outputs": outputs, "memory": open_runtime()}
-    )
+    state = {
+        "runtime": runtime, "engine": engine, "context": context, "inputs": inputs, "outputs": outputs,
+        "memory": open_runtime(),
+    }  # fmt: skip
 
     def describe(name: str) -> Dict[str, Any]:
         return {"name": name, "dtype": _type_of(engine, name), "shape": [int(dim) for dim in engine.get_tensor_shape(name)]}
 
     return {
-        "handle": handle, "version": trt.__version__, "unknown_layers": unknown,
+        "handle": _engines.add(state), "version": trt.__version__, "unknown_layers": unknown,
         "inputs": [describe(name) for name in inputs], "outputs": [describe(name) for name in outputs],
     }  # fmt: skip
 
@@ -177,11 +179,11 @@ def tensorrt_run(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
         buffers[name] = Buffer(memory, arrays[name].nbytes)
     for name, buffer in buffers.items():
         context.set_tensor_address(name, buffer.pointer)
-    memory.synchronize()
+    memory.stream_synchronize(_DEFAULT_STREAM)
     begin = time.perf_counter()
-    if not context.execute_async_v3(0):
+    if not context.execute_async_v3(_DEFAULT_STREAM):
         raise WorkerError("unsupported", "[tensorrt] the engine could not be run; its messages are above")
-    memory.synchronize()
+    memory.stream_synchronize(_DEFAULT_STREAM)
     seconds = time.perf_counter() - begin
     for name in state["outputs"]:
         buffers[name].download(arrays[name])

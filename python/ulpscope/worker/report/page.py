@@ -255,6 +255,10 @@ def _compare(answers: Sequence[Json]) -> str:
     def add(name: str, tell: Any) -> None:
         rows.append((name, [str(tell(each)) for each in documents]))
 
+    def estimate(a: Json) -> str:
+        time = a["time_us"]
+        return f"{_time(float(time['answer']))} on {a['target']}" if float(time["highest"]) > 0 else "–"
+
     add("Verdict", lambda a: _VERDICTS[a["verdict"]][1])
     add("Objective", lambda a: a.get("objective") or "–")
     add("Precisions", lambda a: ", ".join(a["precisions"]))
@@ -263,7 +267,7 @@ def _compare(answers: Sequence[Json]) -> str:
     add("Error, search samples", lambda a: _used(a["search"]) if a["search"]["outputs"] else "–")
     add("Error, held-out samples", lambda a: f"{_used(a['held_out'])}, {_held_out_note(a['held_out'])}" if a["held_out"] else "none")
     add("Multiply-adds kept higher", lambda a: _share(float(a["cost_share"])))
-    add("Estimated time", lambda a: f"{_time(float(a['time_us']['answer']))} on {a['target']}" if float(a["time_us"]["highest"]) > 0 else "–")
+    add("Estimated time", estimate)
     add("Repairs", lambda a: len(a["repairs"]))
     add("Trials", lambda a: len(a["trials"]))
     heads = "".join(f"<th>{e(mark)}: {_breakable(each['source'])}</th>" for mark, each in zip("AB", answers))

@@ -223,6 +223,8 @@ class Builder(Object):
     error_recorder: Any = None
     gpu_allocator: Any = None
     max_batch_size: int = 1
+    platform_has_tf32 = platform_has_fast_fp16 = platform_has_fast_int8 = True
+    num_DLA_cores = 0
 
     def __init__(self, logger: Optional[Any] = None) -> None:
         self._logger = logger
@@ -230,16 +232,6 @@ class Builder(Object):
     @property
     def logger(self) -> Optional[Any]:
         return self._logger
-
-    @property
-    def platform_has_tf32(self) -> bool:
-        return True
-
-    platform_has_fast_fp16 = platform_has_fast_int8 = platform_has_tf32
-
-    @property
-    def num_DLA_cores(self) -> int:
-        return 0
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         return INetworkDefinition(flags)

@@ -1,4 +1,4 @@
-"""The enumerations of the real module that scripts use, with its numbers (TensorRT 10 documentation), which count from 0."""
+"""The enumerations of the real module that scripts use, with its numbers (TensorRT 10), which count from 0."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class DataType(Enum):
     FLOAT, HALF, INT8, INT32, BOOL, UINT8, FP8, BF16, INT64, INT4, FP4, E8M0 = range(12)
     # Element types of ONNX that TensorRT does not have; ulpscope's networks may hold them.
     (
-        DOUBLE, INT16, UINT16, UINT32, UINT64, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ, FLOAT6E2M3, FLOAT6E3M2, UINT4,
-        INT2, UINT2,
+        DOUBLE, INT16, UINT16, UINT32, UINT64, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ, FLOAT6E2M3, FLOAT6E3M2,
+        UINT4, INT2, UINT2,
     ) = range(101, 114)  # fmt: skip
 
     @property

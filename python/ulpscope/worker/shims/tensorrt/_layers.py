@@ -92,7 +92,7 @@ class ILayer(InputsAndOutputs):
         self._layer_type = self._TYPE
         self._onnx_op = ""
         self._onnx_domain = ""
-        self._inputs: List[Optional[ITensor]] = list(inputs)
+        self._inputs: List[Any] = list(inputs)  # tensors; None: absent
         self._outputs: List[ITensor] = []
         self._precision: Optional[DataType] = None
         self._output_types: List[Optional[DataType]] = []
@@ -153,6 +153,12 @@ class ILayer(InputsAndOutputs):
     def reset_output_type(self, index: int) -> None:
         self._output_types[self._output_index(index)] = None
 
+    def _one_axis(self, kind: str, mask: int) -> int:
+        axes = axes_of_mask(mask)
+        if len(axes) != 1:
+            raise ValueError(f"the {kind} layer '{self._name}' needs axes with one bit set, got {mask:#b}")
+        return axes[0]
+
     def _lower(self, emit: Emitter) -> None:
         raise NotImplementedError(f"a layer of type {self._layer_type} cannot be added by a script")
 
@@ -201,7 +207,6 @@ class IIdentityLayer(ILayer):
     def _lower(self, emit: Emitter) -> None:
         requested = self._output_types[0] if self._output_types else None
         source = self._inputs[0]
-        assert source is not None
         if requested is not None and _is_conversion(source.dtype, requested):
             emit.last("Cast", [source], to=_ONNX_TYPES[type_name(requested)])
         else:
@@ -345,7 +350,6 @@ class IElementWiseLayer(_OperationLayer):
 
     def _lower(self, emit: Emitter) -> None:
         first, second = self._inputs
-        assert first is not None and second is not None
         if self.op != ElementWiseOperation.FLOOR_DIV:
             emit.last(_ELEMENTWISE[self.op], [first, second])
         elif first.dtype in _FLOATS:
@@ -360,8 +364,7 @@ class IMatrixMultiplyLayer(ILayer):
     op1: MatrixOperation = MatrixOperation.NONE
 
     def _operand(self, emit: Emitter, index: int, operation: MatrixOperation) -> Input:
-        tensor = self._inputs[index]
-        assert tensor is not None
+        tensor: ITensor = self._inputs[index]
         rank = _rank(tensor)
         if operation == MatrixOperation.TRANSPOSE:
             order = list(range(rank))
@@ -375,9 +378,7 @@ class IMatrixMultiplyLayer(ILayer):
         operands = [self._operand(emit, 0, self.op0), self._operand(emit, 1, self.op1)]
         squeezed = []
         for index, operation in enumerate((self.op0, self.op1)):
-            tensor = self._inputs[index]
-            assert tensor is not None
-            if operation == MatrixOperation.VECTOR and _rank(tensor) > 1:
+            if operation == MatrixOperation.VECTOR and _rank(self._inputs[index]) > 1:
                 squeezed.append(-2 if index == 0 else -1)
         if squeezed:
             emit.with_axes("Squeeze", emit.node("MatMul", operands), squeezed, 13, True)
@@ -433,9 +434,7 @@ class ISoftMaxLayer(ILayer):
     @property
     def axes(self) -> int:
         if self._axes is None:
-            tensor = self._inputs[0]
-            assert tensor is not None
-            return 1 << max(0, _rank(tensor) - 3)
+            return 1 << max(0, _rank(self._inputs[0]) - 3)
         return self._axes
 
     @axes.setter
@@ -443,10 +442,7 @@ class ISoftMaxLayer(ILayer):
         self._axes = int(value)
 
     def _lower(self, emit: Emitter) -> None:
-        axes = axes_of_mask(self.axes)
-        if len(axes) != 1:
-            raise ValueError(f"the softmax layer '{self._name}' needs axes with one bit set, got {self.axes:#b}")
-        emit.last("Softmax", self._inputs, axis=axes[0])
+        emit.last("Softmax", self._inputs, axis=self._one_axis("softmax", self.axes))
 
 
 __all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer")] + ["Emitter", "axes_of_mask"]

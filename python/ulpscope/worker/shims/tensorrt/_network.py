@@ -55,6 +55,8 @@ class INetworkDefinition(InputsAndOutputs):
     # --- what scripts read -------------------------------------------------------------------------------------------
 
     name = kept("_name", str)
+    has_implicit_batch_dimension = has_explicit_precision = False
+    error_recorder: Any = None
 
     @property
     def flags(self) -> int:
@@ -62,18 +64,6 @@ class INetworkDefinition(InputsAndOutputs):
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         return bool(self._flags >> int(flag) & 1)
-
-    @property
-    def has_implicit_batch_dimension(self) -> bool:
-        return False
-
-    @property
-    def has_explicit_precision(self) -> bool:
-        return False
-
-    @property
-    def error_recorder(self) -> None:
-        return None
 
     @property
     def num_layers(self) -> int:

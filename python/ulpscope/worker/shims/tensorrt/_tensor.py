@@ -89,6 +89,7 @@ class ITensor(Object):
     """A named value of a network. ``shape`` has -1 for dimensions that are not known."""
 
     allowed_formats = kept("_allowed_formats", int)  # the engine here has the linear format only
+    broadcast_across_batch = False
 
     def __init__(self, network: "INetworkDefinition", index: int, name: str, dtype: Optional[DataType], shape: Optional[Tuple[int, ...]]) -> None:
         self._network = network
@@ -187,10 +188,6 @@ class ITensor(Object):
 
     def get_dimension_name(self, index: int) -> Optional[str]:
         return self._dim_names[index] if index < len(self._dim_names) else None
-
-    @property
-    def broadcast_across_batch(self) -> bool:
-        return False
 
     def __repr__(self) -> str:
         return f"<tensorrt.ITensor '{self._name}'>"

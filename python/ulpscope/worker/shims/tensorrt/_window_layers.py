@@ -74,14 +74,24 @@ class _WindowLayer(ILayer):
         return result
 
 
-class IConvolutionLayer(_WindowLayer):
-    _TYPE, _LABEL = LayerType.CONVOLUTION, "Convolution"
-    num_output_maps: int = 0
-    num_groups: int = 1
+class _KernelLayer(ILayer):
+    """Weights that the layer holds itself."""
+
     _kernel: Optional[np.ndarray] = None
     _bias: Optional[np.ndarray] = None
     kernel = kept("_kernel", weights_array)
     bias = kept("_bias", weights_array)
+
+    def _kernel_as(self, *shape: int) -> np.ndarray:
+        if self._kernel is None:
+            raise ValueError(f"layer '{self._name}' has no kernel weights")
+        return self._kernel.reshape(shape)
+
+
+class IConvolutionLayer(_WindowLayer, _KernelLayer):
+    _TYPE, _LABEL = LayerType.CONVOLUTION, "Convolution"
+    num_output_maps: int = 0
+    num_groups: int = 1
 
     @property
     def kernel_size_nd(self) -> Dims:
@@ -93,11 +103,9 @@ class IConvolutionLayer(_WindowLayer):
         return (self.num_output_maps, -1, *self._window)
 
     def _weights(self) -> List[Any]:
-        given: List[Any] = [self._inputs[1] if len(self._inputs) > 1 else None, self._inputs[2] if len(self._inputs) > 2 else None]
+        given = (self._inputs[1:3] + [None, None])[:2]
         if given[0] is None:
-            if self._kernel is None:
-                raise ValueError(f"layer '{self._name}' has no kernel weights")
-            given[0] = self._kernel.reshape(self._kernel_shape())
+            given[0] = self._kernel_as(*self._kernel_shape())
         if given[1] is None and self._bias is not None:
             given[1] = self._bias.reshape(-1)
         return given if given[1] is not None else given[:1]
@@ -137,13 +145,14 @@ class IPoolingLayer(_WindowLayer):
         attributes = self._attributes()
         if self.padding_mode == PaddingMode.EXPLICIT_ROUND_UP:
             attributes["ceil_mode"] = 1
+        of_average = {"count_include_pad": int(not self.average_count_excludes_padding), **attributes}
         if self._kind == PoolingType.MAX:
             emit.last("MaxPool", self._inputs, **attributes)
         elif self._kind == PoolingType.AVERAGE:
-            emit.last("AveragePool", self._inputs, count_include_pad=int(not self.average_count_excludes_padding), **attributes)
+            emit.last("AveragePool", self._inputs, **of_average)
         else:
             largest = emit.node("Mul", [emit.node("MaxPool", self._inputs, **attributes), np.asarray(1 - self.blend_factor, np.float32)])
-            average = emit.node("AveragePool", self._inputs, count_include_pad=int(not self.average_count_excludes_padding), **attributes)
+            average = emit.node("AveragePool", self._inputs, **of_average)
             emit.last("Add", [largest, emit.node("Mul", [average, np.asarray(self.blend_factor, np.float32)])])
 
 
@@ -237,11 +246,9 @@ class ITopKLayer(ILayer):
     axes: int = 0
 
     def _lower(self, emit: Emitter) -> None:
-        axes = axes_of_mask(self.axes)
-        if len(axes) != 1:
-            raise ValueError(f"the topk layer '{self._name}' needs axes with one bit set, got {self.axes:#b}")
         k: Any = self._inputs[1] if len(self._inputs) > 1 else np.asarray([self.k], np.int64)
-        emit.last("TopK", [self._inputs[0], k], axis=axes[0], largest=int(self.op == TopKOperation.MAX))
+        axis = self._one_axis("topk", self.axes)
+        emit.last("TopK", [self._inputs[0], k], axis=axis, largest=int(self.op == TopKOperation.MAX))
 
 
 class IScaleLayer(ILayer):
@@ -258,7 +265,7 @@ class IScaleLayer(ILayer):
     power = kept("_power", weights_array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
-        shape = self._inputs[0].shape  # type: ignore[union-attr]
+        shape = self._inputs[0].shape
         if self.mode == ScaleMode.UNIFORM:
             return array.reshape(())
         if self.mode == ScaleMode.CHANNEL:
@@ -312,7 +319,7 @@ class IPaddingLayer(ILayer):
     post_padding_nd: Sequence[int] = (0, 0)
 
     def _lower(self, emit: Emitter) -> None:
-        rank = len(self._inputs[0].shape)  # type: ignore[union-attr]
+        rank = len(self._inputs[0].shape)
         pads = [[0] * (rank - len(side)) + [int(value) for value in side] for side in (self.pre_padding_nd, self.post_padding_nd)]
         emit.last("Pad", [self._inputs[0], np.asarray(pads[0] + pads[1], np.int64)])
 
@@ -342,7 +349,7 @@ class IQuantizeLayer(ILayer):
     axis: int = -1
 
     def _zero_point(self) -> np.ndarray:
-        return np.zeros(tuple(self._inputs[1].shape), np.int8)  # type: ignore[union-attr]
+        return np.zeros(tuple(self._inputs[1].shape), np.int8)
 
     def _lower(self, emit: Emitter) -> None:
         emit.last("QuantizeLinear", [*self._inputs, self._zero_point()], axis=int(self.axis) if self.axis >= 0 else None)
@@ -376,23 +383,17 @@ class INormalizationLayer(ILayer):
         emit.last("Add", [emit.node("Mul", [emit.node("Div", [centered, deviation]), scale]), bias])
 
 
-class IFullyConnectedLayer(ILayer):
+class IFullyConnectedLayer(_KernelLayer):
     """x as a matrix over its last three dimensions, times the transposed kernel, plus bias (TensorRT 8 and earlier)."""
 
     _TYPE, _LABEL = LayerType.FULLY_CONNECTED, "Fully Connected"
     num_output_channels: int = 0
-    _kernel: Optional[np.ndarray] = None
-    _bias: Optional[np.ndarray] = None
-    kernel = kept("_kernel", weights_array)
-    bias = kept("_bias", weights_array)
 
     def _lower(self, emit: Emitter) -> None:
-        if self._kernel is None:
-            raise ValueError(f"layer '{self._name}' has no kernel weights")
-        rank = len(self._inputs[0].shape)  # type: ignore[union-attr]
+        kernel = np.ascontiguousarray(self._kernel_as(int(self.num_output_channels), -1).T)
+        rank = len(self._inputs[0].shape)
         if rank < 3:
             raise ValueError(f"the fully connected layer '{self._name}' needs an input of at least 3 dimensions, got {rank}")
-        kernel = np.ascontiguousarray(self._kernel.reshape(int(self.num_output_channels), -1).T)
         leading = [0] * (rank - 3)
         flat = emit.node("Reshape", [self._inputs[0], np.asarray([*leading, kernel.shape[0]], np.int64)])
         product = emit.node("MatMul", [flat, kernel])
