@@ -117,18 +117,6 @@ Assignment assignment_from(const Value& value) {
   return result;
 }
 
-Value value_of(const TensorMap& tensors) {
-  Value::Array result;
-  for (const NamedTensor& each : tensors) result.emplace_back(Value::Array{each.name, each.tensor});
-  return result;
-}
-
-TensorMap tensors_from(const Value& value) {
-  TensorMap result;
-  for (const Value& each : value.array()) result.push_back({each.array().at(0).text(), each.array().at(1).tensor()});
-  return result;
-}
-
 Value value_of(const Judgement& judgement) {
   // In a tensor: MessagePack makes an integer of -0.
   std::vector<double> numbers{judgement.used, judgement.value};

@@ -12,7 +12,7 @@
 #include "graph/assignment.h"
 #include "precision/criterion.h"
 #include "precision/predictor.h"
-#include "runners/value.h"
+#include "runners/tensor_values.h"
 #include "ulpscope/answer.h"
 
 namespace ulpscope {
@@ -24,8 +24,6 @@ Value from_bytes(const Tensor& bytes);
 Value value_of(const Assignment& assignment);
 Assignment assignment_from(const Value& value);
 
-Value value_of(const TensorMap& tensors);
-TensorMap tensors_from(const Value& value);
 
 Value value_of(const Judgement& judgement);
 Judgement judgement_from(const Value& value);

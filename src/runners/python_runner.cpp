@@ -5,6 +5,7 @@
 
 #include "compare/shape_match.h"
 #include "core/messages.h"
+#include "runners/tensor_values.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -82,10 +83,7 @@ TensorMap PythonRunner::infer(const TensorMap& inputs) {
     throw error.of_file(file());
   }
   seconds_ = result["seconds"].real();
-  TensorMap outputs;
-  for (const Value& entry : result["outputs"].array())
-    outputs.push_back({entry.array().at(0).text(), entry.array().at(1).tensor()});
-  return outputs;
+  return tensors_from(result["outputs"]);
 }
 
 }  // namespace ulpscope

@@ -7,6 +7,7 @@
 
 #include "core/messages.h"
 #include "runners/network_exchange.h"
+#include "runners/tensor_values.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -19,14 +20,8 @@ bool is_identifier(std::string_view text) {
 
 Value::Map place_of(const ScriptName& script) { return {{"path", script.path}, {"function", script.function}}; }
 
-Value tensors_value(const TensorMap& tensors) {
-  Value::Array result;
-  for (const NamedTensor& entry : tensors) result.push_back(Value::Array{entry.name, entry.tensor});
-  return result;
-}
-
 Value iteration_value(const IterationResult& result) {
-  return Value::Map{{"outputs", tensors_value(result.outputs)},
+  return Value::Map{{"outputs", value_of(result.outputs)},
                     {"runtime", result.runtime ? Value(*result.runtime) : Value()},
                     {"runner_name", result.runner_name}};
 }
@@ -113,9 +108,7 @@ std::optional<TensorMap> ScriptDataLoader::next() {
   const Value feed = worker_->call(
       "next_data", Value::Map{{"handle", handle_}, {"path", script_.path}, {"function", script_.function}});
   if (feed.is_null()) return std::nullopt;
-  TensorMap result;
-  for (const Value& entry : feed.array()) result.push_back({entry.array().at(0).text(), entry.array().at(1).tensor()});
-  return result;
+  return tensors_from(feed);
 }
 
 struct ScriptHost::Impl {
@@ -249,11 +242,7 @@ ScriptComparison ScriptHost::compare(const ScriptName& script, const IterationRe
 TensorMap ScriptHost::postprocess_outputs(const ScriptName& script, const IterationResult& result) {
   Value::Map args = place_of(script);
   args.emplace_back("result", iteration_value(result));
-  const Value outputs = data_worker()->call("postprocess_result", std::move(args));
-  TensorMap tensors;
-  for (const Value& entry : outputs.array())
-    tensors.push_back({entry.array().at(0).text(), entry.array().at(1).tensor()});
-  return tensors;
+  return tensors_from(data_worker()->call("postprocess_result", std::move(args)));
 }
 
 std::shared_ptr<Worker> ScriptHost::data_worker() { return impl_->start(impl_->data_worker, Shims::kFallback); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runners/tensor_values.h"
+
 namespace ulpscope {
 namespace {
 
@@ -10,11 +12,7 @@ constexpr std::size_t kMaxKept = 4;
 
 Value samples_value(std::span<const TensorMap> samples) {
   Value::Array result;
-  for (const TensorMap& sample : samples) {
-    Value::Array outputs;
-    for (const NamedTensor& entry : sample) outputs.push_back(Value::Array{entry.name, entry.tensor});
-    result.emplace_back(std::move(outputs));
-  }
+  for (const TensorMap& sample : samples) result.push_back(value_of(sample));
   return result;
 }
 

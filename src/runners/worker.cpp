@@ -56,6 +56,14 @@ std::mutex& defaults_mutex() {
   return mutex;
 }
 
+/// Closes what it has got by then.
+struct Closer {
+  int descriptor = -1;
+  ~Closer() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+};
+
 /// What the user knows the call by: the script and its function, where there is one.
 std::string place_of(const std::string& method, const Value& args) {
   if (!args.is_map()) return method;
@@ -275,12 +283,7 @@ struct Worker::Impl {
     FrameHeader header{kind, id, packed.message.size(), packed.shared_bytes};
     std::array<std::byte, kFrameHeaderBytes> bytes;
     header.write(bytes);
-    struct Closer {
-      int descriptor = -1;
-      ~Closer() {
-        if (descriptor >= 0) ::close(descriptor);
-      }
-    } shared;
+    Closer shared;
     if (packed.shared_bytes > 0) shared.descriptor = share_tensors(packed);
     send_bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size(), shared.descriptor, waiting);
     send_bytes(packed.message.data(), packed.message.size(), -1, waiting);
@@ -317,12 +320,7 @@ struct Worker::Impl {
   }
 
   Frame receive(Waiting& waiting) {
-    struct Closer {
-      int descriptor = -1;
-      ~Closer() {
-        if (descriptor >= 0) ::close(descriptor);
-      }
-    } shared;
+    Closer shared;
     std::array<std::byte, kFrameHeaderBytes> bytes;
     receive_bytes(reinterpret_cast<char*>(bytes.data()), bytes.size(), &shared.descriptor, waiting);
     Frame frame;

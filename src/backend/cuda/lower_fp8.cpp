@@ -46,13 +46,8 @@ std::optional<MatrixProductSpec> fp8_product(const KernelLowering& context, cons
   if (!is_e4m3(a) || !is_e4m3(b) || context.spec_.is_constant(a.tensor) || !s || s->k == 0) return std::nullopt;
   if (context.spec_.is_constant(b.tensor) && num_elements(context.shape(b.tensor)) != s->batches() * s->k * s->n)
     return std::nullopt;
-  MatrixProductSpec spec{.m = s->m, .n = s->n, .k = s->k, .batch = s->batches()};
-  spec.operands = DataType::kFloat8E4M3;
-  spec.result = DataType::kFloat32;
+  MatrixProductSpec spec = element_product(*s, DataType::kFloat8E4M3, DataType::kFloat32);
   spec.fast = kernel.accumulator && kernel.accumulator->restart == 0;
-  spec.a = {s->k, 1, spec.batch > 1 ? s->m * s->k : 0};
-  spec.b = {1, s->k, spec.batch > 1 ? s->k * s->n : 0};
-  spec.d = {s->n, 1, spec.batch > 1 ? s->m * s->n : 0};
   constexpr std::int64_t kWord = 16;  // Bytes at whose multiples rows begin.
   if (s->k % kWord == 0 && s->n % (kWord / 2) == 0 && context.target_.has_product(spec)) return spec;
   spec.operands = DataType::kFloat16;
@@ -116,27 +111,20 @@ bool Products::lower_fp8(const ProductKernel& kernel, const ops::MatrixForm& for
   tell_how_fp8_adds_up(kernel, layer(kernel.layer), by_fp8, target_.is_hopper());
   if (by_fp8 && constant && lower_elements_with_others(kernel, spec)) return true;
 
-  ProductResults results;
-  results.channel = kernel.epilogue.domain.size() - 1;
   const MatrixWeights weights =
       constant ? matrices_.element_weights(kernel, {.n = s->n, .k = s->k, .transpose_b = form.transpose_b})
                : MatrixWeights();
   const ElementViews views = read_both(kernel, form, *s, weights, {spec.operands, spec.operands}, true);
   ProductStep step{.spec = spec};
   step.a = pointer(views.a), step.b = pointer(views.b);
-  if (constant && weights.scale.size() > 1) {
-    results.scale = weights.scale;
-    results.second = a.scale;
+  ProductResults results = results_of(kernel, form);
+  const ElementScales scales = scales_of(kernel, weights.scale);
+  if (by_fp8 && scales.scale.size() == 1) {
+    step.factor = scales.scale.data<float>()[0];
   } else {
-    const float factor = a.scale * (constant ? weights.scale.data<float>()[0] : b.scale);
-    if (by_fp8)
-      step.factor = factor;
-    else
-      results.scale = Tensor::of<float>({1}, {factor});
+    results.scale = scales.scale;
+    results.second = scales.second;
   }
-  results.alpha = form.alpha;
-  results.beta = form.beta;
-  results.addend = addend_of(kernel, form);
   const Shape& domain = kernel.epilogue.domain;
   if (!by_fp8 || !fold_fp8(kernel, step, results)) {
     results.view = steps_.new_view(spec.result, domain, ops::strides_of(domain));

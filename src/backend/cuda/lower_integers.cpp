@@ -43,6 +43,24 @@ std::optional<ElementShape> element_shape(const ops::MatrixForm& form, Shape a, 
   return s;
 }
 
+MatrixProductSpec element_product(const ElementShape& s, DataType operands, DataType result) {
+  MatrixProductSpec spec{.m = s.m, .n = s.n, .k = s.k, .batch = s.batches()};
+  spec.operands = operands;
+  spec.result = result;
+  spec.a = {s.k, 1, spec.batch > 1 ? s.m * s.k : 0};
+  spec.b = {1, s.k, spec.batch > 1 ? s.k * s.n : 0};
+  spec.d = {s.n, 1, spec.batch > 1 ? s.m * s.n : 0};
+  return spec;
+}
+
+ElementScales scales_of(const ProductKernel& kernel, const Tensor& weights) {
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  const auto one = [](float factor) { return Tensor::of<float>({1}, {factor}); };
+  if (kernel.sums_bytes()) return {weights ? weights : one(a.quantization().scale * b.quantization().scale)};
+  if (weights && weights.size() > 1) return {weights, a.scale};
+  return {one(a.scale * (weights ? weights.data<float>()[0] : b.scale))};
+}
+
 /// cuBLASLt where it multiplies such bytes (signed, in fours), a generated kernel elsewhere: sums are exact in both.
 /// Both want k innermost, whatever the layout of the operands is: quantizing writes them so.
 bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form) {
@@ -53,18 +71,11 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   if (spec_.is_constant(a.tensor) || !s || !fits(s->k, a.quantization(), unsigned_b)) return false;
   const std::int64_t m = s->m, n = s->n, k = s->k, batches = s->batches();
   if (constant && num_elements(b_shape) != batches * k * n) return false;
-  MatrixProductSpec spec{.m = m, .n = n, .k = k, .batch = batches};
-  spec.operands = DataType::kInt8;
-  spec.result = DataType::kInt32;
-  spec.a = {k, 1, batches > 1 ? m * k : 0};
-  spec.b = {1, k, batches > 1 ? k * n : 0};
-  spec.d = {n, 1, batches > 1 ? m * n : 0};
+  const MatrixProductSpec spec = element_product(*s, DataType::kInt8, DataType::kInt32);
   const bool by_library =
       k % 4 == 0 && n % 4 == 0 && !a.quantization().is_unsigned() && !unsigned_b && target_.has_product(spec);
 
   if (by_library && constant && lower_elements_with_others(kernel, spec)) return true;
-  ProductResults results;
-  results.channel = kernel.epilogue.domain.size() - 1;
   const MatrixWeights weights =
       constant ? matrices_.integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b}) : MatrixWeights();
   const auto type_of_bytes = [](bool is_unsigned) { return is_unsigned ? DataType::kUInt8 : DataType::kInt8; };
@@ -72,10 +83,8 @@ bool Products::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
       read_both(kernel, form, *s, weights, {type_of_bytes(a.quantization().is_unsigned()), type_of_bytes(unsigned_b)},
                 by_library);
   const View &a_view = views.a, &b_view = views.b;
-  results.scale = constant ? weights.scale : Tensor::of<float>({1}, {a.quantization().scale * b.quantization().scale});
-  results.alpha = form.alpha;
-  results.beta = form.beta;
-  results.addend = addend_of(kernel, form);
+  ProductResults results = results_of(kernel, form);
+  results.scale = scales_of(kernel, weights.scale).scale;
   const Shape& domain = kernel.epilogue.domain;
   if (by_library) {
     const FineStrides order{domain, ops::strides_of(domain)};

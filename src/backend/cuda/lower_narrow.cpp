@@ -49,11 +49,7 @@ bool Products::lower_narrow(const ProductKernel& kernel) {
       key, DataType::kUInt8, [spec, make = weights.make] { return packed_elements(spec, make()); })));
   step.reads.push_back(pointer(steps_.constant_memory(
       key + " scales", scale_type(spec), [spec, make = weights.make] { return packed_scales(spec, make()); })));
-  ProductResults results;
-  results.channel = domain.size() - 1;
-  results.alpha = form->alpha;
-  results.beta = form->beta;
-  results.addend = addend_of(kernel, *form);
+  const ProductResults results = results_of(kernel, *form);
   ProgramAssembly assembly(domain, 0);
   // Load 0 is the sum; the kernel has it in a register.
   const View sum{-1, DataType::kFloat32, 0, ops::strides_of(domain)};

@@ -101,11 +101,7 @@ bool Products::lower_matrices(const ProductKernel& kernel) {
   const View b_view = read_second(kernel, *matrices, columns, spec);
   spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
   spec.d = {spec.n, 1, batch > 1 ? spec.m * spec.n : 0};
-  ProductResults results;
-  results.channel = domain.size() - 1;
-  results.alpha = form->alpha;
-  results.beta = form->beta;
-  results.addend = addend_of(kernel, *form);
+  ProductResults results = results_of(kernel, *form);
   ProductStep step;
   step.a = pointer(a_view);
   step.b = pointer(b_view);
@@ -117,6 +113,15 @@ bool Products::lower_matrices(const ProductKernel& kernel) {
   step.d = pointer(results.view);
   add_with_epilogue(std::move(step), kernel, results, order);
   return true;
+}
+
+ProductResults Products::results_of(const ProductKernel& kernel, const ops::MatrixForm& form) const {
+  ProductResults results;
+  results.channel = kernel.epilogue.domain.size() - 1;
+  results.alpha = form.alpha;
+  results.beta = form.beta;
+  results.addend = addend_of(kernel, form);
+  return results;
 }
 
 void Products::add_with_epilogue(ProductStep product, const ProductKernel& kernel, const ProductResults& results,

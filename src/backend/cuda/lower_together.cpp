@@ -215,22 +215,20 @@ bool Products::lower_elements_with_others(const ProductKernel& first, MatrixProd
     if (auto member = element_member(*product, first, spec.k)) members.push_back(std::move(*member));
   }
   if (members.size() < 2) return false;
-  // Of fp8, scales per channel come before that of the activation, and a single one is multiplied with it.
-  const bool bytes = first.sums_bytes(), channels = members[0].weights.scale.size() > 1;
-  const float own = first.operands[0].scale;
+  const bool channels = members[0].weights.scale.size() > 1;
   ProductResults results;
   results.channel = first.epilogue.domain.size() - 1;
-  results.second = channels && !bytes ? own : 1;
   std::string key = "elements";
   std::vector<Tensor> scales, biases;
   std::vector<ConstantSource> parts;
   std::vector<std::int64_t> widths;
   for (const ElementMember& member : members) {
     if ((member.weights.scale.size() > 1) != channels) return false;
+    const ElementScales own = scales_of(*member.kernel, member.weights.scale);
     Tensor scale(DataType::kFloat32, {member.n});
-    const auto* of = member.weights.scale.data<float>();
-    for (std::int64_t i = 0; i < member.n; ++i) scale.data<float>()[i] = channels ? of[i] : bytes ? of[0] : own * of[0];
+    for (std::int64_t i = 0; i < member.n; ++i) scale.data<float>()[i] = own.scale.data<float>()[channels ? i : 0];
     scales.push_back(std::move(scale));
+    results.second = own.second;
     biases.push_back(member.bias);
     parts.push_back(member.weights.values);
     widths.push_back(member.n);

@@ -117,6 +117,15 @@ struct ElementShape {
 };
 /// Nothing where the layer multiplies vectors.
 std::optional<ElementShape> element_shape(const ops::MatrixForm& form, Shape a, Shape b);
+/// Of elements with k innermost, and results without gaps.
+MatrixProductSpec element_product(const ElementShape& shape, DataType operands, DataType result);
+/// What the sums of a product of elements are multiplied by: one factor, or one per output channel, and `second`.
+/// `weights`: of a constant second operand, with that of the first in them where elements are bytes; else nothing.
+struct ElementScales {
+  Tensor scale;
+  float second = 1;
+};
+ElementScales scales_of(const ProductKernel& kernel, const Tensor& weights);
 
 /// Says once what the sums of this product of fp8 are, where that is not what was asked for. `by_fp8`: by the GPU's
 /// tensor cores for fp8; else in float32.
@@ -135,6 +144,8 @@ class Products : KernelLowering {
 
  private:
   bool lower_matrices(const ProductKernel& kernel);
+  /// Without a view and scales.
+  ProductResults results_of(const ProductKernel& kernel, const ops::MatrixForm& form) const;
   /// How a product reads its first operand, and leaves results of so many columns.
   struct ResultLayout {
     std::optional<MatrixRows> rows;
