@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/attention.h"
+#include "engine/constant_inputs.h"
 #include "engine/element_forms.h"
 #include "engine/element_readers.h"
 #include "engine/kernels.h"
@@ -464,9 +465,8 @@ class Describer {
   /// integers in the file stay what they are.
   bool takes_normalization(LayerId convolution, LayerId normalization) const {
     const Layer& l = layer(convolution);
-    if (!ops::is_convolution(l) || !is_scale_shift(spec_, layer(normalization))) return false;
-    for (std::size_t i = 1; i < l.inputs.size(); ++i)
-      if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+    if (!ops::is_convolution(l) || !is_scale_shift(spec_, layer(normalization)) || !has_constant_parameters(spec_, l))
+      return false;
     return !reads_elements(readings_[convolution]) ||
            !dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
   }

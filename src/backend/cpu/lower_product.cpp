@@ -12,6 +12,7 @@
 #include "backend/product_form.h"
 #include "backend/reference_kernel.h"
 #include "core/parallel.h"
+#include "engine/constant_inputs.h"
 #include "engine/scale_shift.h"
 #include "graph/deferred_fold.h"
 #include "ops/forms.h"
@@ -200,9 +201,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
-  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 4) return false;
-  for (std::size_t i = 1; i < l.inputs.size(); ++i)
-    if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 4 || !has_constant_parameters(spec_, l))
+    return false;
   const bool transposed = ops::is_transposed_convolution(l);
   const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1]))
                                            : ops::conv_geometry(l, input, shape(l.inputs[1]));

@@ -31,7 +31,6 @@ enum class DeviceAttribute : int {
   kMultiprocessors = 16,
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
-  kSharedMemoryPerBlock = 97,  ///< With opting in.
 };
 
 inline constexpr int kMaxDynamicSharedMemory = 8;  ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -84,14 +83,11 @@ struct Driver {
   Result (*memory_info)(std::size_t* free, std::size_t* total) = library.function("cuMemGetInfo_v2");
   Result (*memory_allocate)(Address*, std::size_t) = library.function("cuMemAlloc_v2");
   Result (*memory_free)(Address) = library.function("cuMemFree_v2");
-  Result (*host_allocate)(void**, std::size_t, unsigned flags) = library.function("cuMemHostAlloc");
-  Result (*host_free)(void*) = library.function("cuMemFreeHost");
   Result (*copy_to_device)(Address, const void*, std::size_t, Stream) = library.function("cuMemcpyHtoDAsync_v2");
   Result (*copy_to_host)(void*, Address, std::size_t, Stream) = library.function("cuMemcpyDtoHAsync_v2");
   Result (*copy_on_device)(Address, Address, std::size_t, Stream) = library.function("cuMemcpyDtoDAsync_v2");
   Result (*set_bytes)(Address, unsigned char, std::size_t, Stream) = library.function("cuMemsetD8Async");
   Result (*module_load)(Module*, const void* image) = library.function("cuModuleLoadData");
-  Result (*module_unload)(Module) = library.function("cuModuleUnload");
   Result (*module_function)(Function*, Module, const char*) = library.function("cuModuleGetFunction");
   Result (*function_set_attribute)(Function, int attribute, int value) = library.function("cuFuncSetAttribute");
   Result (*launch)(const LaunchConfig*, Function, void** arguments, void**) = library.function("cuLaunchKernelEx");

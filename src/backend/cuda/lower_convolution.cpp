@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cuda/products.h"
+#include "engine/constant_inputs.h"
 #include "ops/movement.h"
 #include "ops/window.h"
 
@@ -125,8 +126,7 @@ bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
-  for (std::size_t i = 0; i < l.inputs.size(); ++i)
-    if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
+  if (spec_.is_constant(l.inputs[0]) || !has_constant_parameters(spec_, l)) return false;
   const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
   const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
   const std::size_t rank = g.rank();
@@ -237,8 +237,7 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
     if (!is_e4m3(kernel.operands[0]) || !is_e4m3(kernel.operands[1])) return false;
     tell_how_fp8_adds_up(kernel, l, false, target_.is_hopper());
   }
-  for (std::size_t i = 1; i < l.inputs.size(); ++i)
-    if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+  if (!has_constant_parameters(spec_, l)) return false;
   const bool transposed = ops::is_transposed_convolution(l);
   const Rounding rounding = kernel.operands[1].rounding;
   std::vector<std::int64_t> spread;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cuda/products.h"
+#include "engine/constant_inputs.h"
 #include "ops/movement.h"
 #include "ops/window.h"
 #include "ulpscope/error.h"
@@ -101,8 +102,7 @@ bool Convolutions::lower_transposed_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   if (!ops::is_transposed_convolution(l) || kernel.elements) return false;
-  for (std::size_t i = 0; i < l.inputs.size(); ++i)
-    if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
+  if (spec_.is_constant(l.inputs[0]) || !has_constant_parameters(spec_, l)) return false;
   const Operand& x = kernel.operands[0];
   const Shape& input = shape(x.tensor);
   const ops::WindowGeometry g = ops::conv_transpose_geometry(l, input, shape(l.inputs[1]));
