@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"
+#include "graph/inference.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "onnx/import.h"
@@ -188,6 +189,20 @@ class DebugReduceTool : public Tool {
     return setup_.network->tensor(id).value.in_memory();
   }
 
+  /// What follows from the declared shapes of the model's inputs.
+  std::optional<Shape> shape_of(const std::string& name) {
+    const Network& network = *setup_.network;
+    const TensorId id = network.find_tensor(name);
+    if (id == kNone) return std::nullopt;
+    if (has_dynamic_inputs()) return network.tensor(id).shape;
+    if (!inferred_) {
+      std::vector<Shape> shapes;
+      for (const TensorId input : network.inputs) shapes.push_back(*network.tensor(input).shape);
+      inferred_ = infer(network, shapes, /*max_folded_elements=*/0);
+    }
+    return inferred_->shapes[id];
+  }
+
   void write(const ModelParts::Part& part, const fs::path& path) {
     if (!part.frozen.empty() && !judges_ && args_.precision.data.generates() && !std::exchange(warned_, true))
       log_warning(
@@ -196,7 +211,10 @@ class DebugReduceTool : public Tool {
           "to `--check`) if your `--check` command is using a non-default data loader.\nNot doing so may result in "
           "false negatives!");
     const WritingFile writing;
-    parts_->write(part, [&](const std::string& name) { return value_of(name); }, fixed_, path);
+    parts_->write(part,
+                  {[&](const std::string& name) { return value_of(name); },
+                   [&](const std::string& name) { return shape_of(name); }},
+                  fixed_, path);
   }
 
   TensorMap values_of(const std::vector<std::string>& names) {
@@ -276,21 +294,26 @@ class DebugReduceTool : public Tool {
   /// Where a judge of our own sees to it, all values that cross a line between nodes are inputs; else those of one
   /// node, and the others are frozen, as Polygraphy does.
   ModelParts::Part behind(std::size_t node, const std::vector<std::string>& outputs) const {
-    return parts_->between(judges_ ? crossing(*parts_, node) : parts_->nodes()[node].inputs, outputs);
+    const std::vector<std::string> inputs = judges_ ? crossing(*parts_, node) : parts_->nodes()[node].inputs;
+    return inputs.empty() ? best_ : parts_->between(inputs, outputs, constant_nodes_);
   }
 
   void reduce() {
     best_ = parts_->between(parts_->inputs(), parts_->outputs());
     const PartPasses passes_part = [&](const ModelParts::Part& part, int remaining) { return passes(part, remaining); };
     const bool linear = args_.mode == "linear";
+    // A command may refuse what is computed from constants alone, too, but halves want nodes that follow one another.
+    constant_nodes_ = !judges_ && (linear || best_.nodes.empty());
+    if (constant_nodes_) best_ = parts_->between(parts_->inputs(), parts_->outputs(), true);
     const auto shorten = [&](bool of_inputs, bool one_by_one) {
       log(kStartLevel, of_inputs ? "Reducing model inputs" : "Reducing model outputs");
+      iterations_->enter_phase(of_inputs ? "inputs" : "outputs");
       // Nodes of the part at hand; inputs and outputs beside the one that moves stay.
       const std::vector<std::size_t> nodes = best_.nodes;
       const std::vector<std::string> inputs = best_.inputs, outputs = best_.outputs;
       const auto part_at = [&](std::size_t index) {
         const ModelParts::Node& node = parts_->nodes()[nodes[index]];
-        return of_inputs ? behind(nodes[index], outputs) : parts_->between(inputs, node.outputs);
+        return of_inputs ? behind(nodes[index], outputs) : parts_->between(inputs, node.outputs, constant_nodes_);
       };
       const Reduced found = reduce_part(nodes.size(), of_inputs, one_by_one, part_at, passes_part);
       if (found.bad) best_ = *found.bad;
@@ -375,6 +398,8 @@ class DebugReduceTool : public Tool {
   DebugIterations* iterations_ = nullptr;
   std::vector<TensorMap> samples_;
   std::map<std::string, Tensor> values_;
+  std::optional<InferredNetwork> inferred_;
+  bool constant_nodes_ = false;  ///< Whether nodes that need no input of the model are candidates, too.
   bool judges_ = false, fixed_ = false, gives_nan_ = false, warned_ = false;
   Judgement whole_;
   std::optional<Judgement> judged_;  ///< Of the last part that failed, which is the smallest.

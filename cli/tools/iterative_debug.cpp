@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -21,11 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// "_N12" -> 12; -1 for anything else.
+/// 12 of "_N12" and "_N12_inputs"; -1 for what is no key of a try.
 int index_of(const std::string& key) {
-  if (!key.starts_with("_N") || key.size() < 3 || key.size() > 9) return -1;
-  if (key.find_first_not_of("0123456789", 2) != std::string::npos) return -1;
-  return std::stoi(key.substr(2));
+  if (!key.starts_with("_N")) return -1;
+  const std::size_t end = std::min(key.find_first_not_of("0123456789", 2), key.size());
+  if (end == 2 || end > 9 || (end < key.size() && key[end] != '_')) return -1;
+  return std::stoi(key.substr(2, end - 2));
 }
 
 /// Removes a file at the end of a try.
@@ -72,20 +74,18 @@ DebugReplay load_debug_replay(const std::string& path) {
     const auto success = value.is_object() ? value.find("success") : value.end();
     if (index_of(key) < 0 || !value.is_object() || success == value.end() || !success->is_boolean())
       refuse(fmt::format("expected verdicts of tries (keys _N0, _N1, ... with `success`), got the key '{}'", key));
-    replay[key] = success->get<bool>();
+    replay.emplace_back(key, success->get<bool>());
   }
   return replay;
 }
 
 std::string debug_replay_to_json(const DebugReplay& replay) {
-  std::map<int, bool> ordered;
-  for (const auto& [key, success] : replay) ordered[index_of(key)] = success;
   Json json = Json::object();
-  for (const auto& [index, success] : ordered)
-    json[fmt::format("_N{}", index)] = {{"state", Json::object()},
-                                        {"iteration_info", {{"iteration", index}}},
-                                        {"success", success},
-                                        {"polygraphy_class", "IterationContext"}};
+  for (const auto& [key, success] : replay)
+    json[key] = {{"state", Json::object()},
+                 {"iteration_info", {{"iteration", index_of(key)}}},
+                 {"success", success},
+                 {"polygraphy_class", "IterationContext"}};
   return json.dump(4);
 }
 
@@ -140,13 +140,12 @@ void DebugIterations::sort_artifacts(bool passed, const std::string& key) {
 bool DebugIterations::attempt(int remaining, const std::function<bool()>& make, const std::function<bool()>& check) {
   check_interrupted();
   const LogIndent indent;
-  const int index = count_++;
-  log(kStartLevel,
-      fmt::format("RUNNING | Iteration {} | Approximately {} iteration(s) remaining", index + 1, remaining));
-  const std::string key = fmt::format("_N{}", index);
+  const int number = ++count_, index = tries_[phase_]++;
+  log(kStartLevel, fmt::format("RUNNING | Iteration {} | Approximately {} iteration(s) remaining", number, remaining));
+  const std::string key = fmt::format("_N{}{}", index, phase_);
   const auto start = std::chrono::steady_clock::now();
   bool passed = false;
-  if (const auto known = replay_.find(key); known != replay_.end()) {
+  if (const auto known = std::ranges::find(replay_, key, &DebugReplay::value_type::first); known != replay_.end()) {
     passed = known->second;
     log_info("Loading iteration information from debug replay: success={}", passed ? "True" : "False");
   } else {
@@ -159,19 +158,20 @@ bool DebugIterations::attempt(int remaining, const std::function<bool()>& make, 
       write_file(*iteration_.info, Json{{"iteration", index}}.dump(4));
     }
     // A check that takes us down with it counts as failed, for who loads this file afterwards.
-    replay_[key] = false;
+    const std::size_t place = replay_.size();
+    replay_.emplace_back(key, false);
     save_replay("_skip_current");
     if (made) {
       passed = check();
       sort_artifacts(passed, key);
     }
-    replay_[key] = passed;
+    replay_[place].second = passed;
     save_replay("");
   }
   if (passed) ++passed_;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log(passed ? kFinishLevel : LogLevel::kError,
-      fmt::format("{} | Iteration {} | Duration {:.6g}s", passed ? "PASSED" : "FAILED", index + 1, seconds));
+      fmt::format("{} | Iteration {} | Duration {:.6g}s", passed ? "PASSED" : "FAILED", number, seconds));
   return passed;
 }
 

@@ -4,13 +4,16 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "args/debug.h"
 
 namespace ulpscope::cli {
 
-/// Verdicts of tries, by their keys "_N0", "_N1", ...: Polygraphy's debug replay.
-using DebugReplay = std::map<std::string, bool>;
+/// Verdicts of tries by their keys ("_N0", "_N1", ..., those of a phase "_N0_inputs", ...), in the order of the tries:
+/// Polygraphy's debug replay.
+using DebugReplay = std::vector<std::pair<std::string, bool>>;
 
 /// Throws Error(kNotFound), Error(kInvalidFile) saying what is wrong.
 DebugReplay load_debug_replay(const std::string& path);
@@ -21,6 +24,9 @@ class DebugIterations {
   /// Loads --load-debug-replay. With `writes_artifact`, refuses to overwrite the engine file. The arguments outlive it.
   /// Throws Error.
   DebugIterations(const ArtifactArgs& artifacts, const IterationArgs& iteration, bool writes_artifact);
+
+  /// Keys of tries from now on end in "_PHASE", and count from the last one of that phase on.
+  void enter_phase(const std::string& phase) { phase_ = "_" + phase; }
 
   /// One try: the replay's verdict if there is one; else `make` writes the artifact (false: it could not be made, which
   /// fails the try without a check) and `check` judges. Files are written whole or not at all, and removed however the
@@ -39,6 +45,8 @@ class DebugIterations {
   bool writes_artifact_;
   std::string date_and_time_;
   DebugReplay replay_;
+  std::string phase_;
+  std::map<std::string, int> tries_;  ///< Per phase.
   int count_ = 0, passed_ = 0;
 };
 

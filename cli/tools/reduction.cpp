@@ -60,7 +60,7 @@ Reduced reduce_part(std::size_t count, bool of_inputs, bool one_by_one,
   std::ptrdiff_t good = of_inputs ? all : 0, bad = of_inputs ? 0 : all, next = all / 2;
   auto remaining = static_cast<std::ptrdiff_t>(std::bit_width(count));
   while (count > 0 && (good > bad ? good - bad : bad - good) > 1) {
-    const bool passed = attempt(static_cast<std::size_t>(next), --remaining);
+    const bool passed = attempt(static_cast<std::size_t>(next), remaining--);
     (passed ? good : bad) = next;
     // Away from what was just tried.
     next = passed ? (good + bad + 1) / 2 : (good + bad) / 2;

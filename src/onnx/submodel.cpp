@@ -44,17 +44,20 @@ void set_tensor(onnx::TensorProto& proto, const std::string& name, const Tensor&
   payload.type = value.type();
 }
 
-/// Without `fixed`, the number of dimensions alone.
-void set_value(onnx::ValueInfoProto& info, const std::string& name, const Tensor& value, bool fixed) {
+/// Negative dimensions: nothing is known of them.
+void set_shape(onnx::ValueInfoProto& info, const Shape& shape) {
+  auto& set = *info.mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (const std::int64_t dim : shape) {
+    auto& added = *set.add_dim();
+    if (dim >= 0) added.set_dim_value(dim);
+  }
+}
+
+void set_value(onnx::ValueInfoProto& info, const std::string& name, DataType type, const Shape& shape) {
   info.Clear();
   info.set_name(name);
-  auto& type = *info.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(to_onnx_type(value.type()));
-  auto& shape = *type.mutable_shape();
-  for (const std::int64_t dim : value.shape()) {
-    auto& added = *shape.add_dim();
-    if (fixed) added.set_dim_value(dim);
-  }
+  info.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(type));
+  set_shape(info, shape);
 }
 
 }  // namespace
@@ -63,6 +66,7 @@ struct ModelParts::Impl {
   ModelFile file;
   std::vector<Node> nodes;
   std::vector<const onnx::NodeProto*> protos;  ///< Per node.
+  std::vector<char> constant_only;             ///< Per node, whether it needs no input of the graph.
   std::vector<std::string> inputs, outputs;
   std::unordered_map<std::string, const onnx::TensorProto*> initializers;
   std::unordered_map<std::string, const onnx::NodeProto*> constants;
@@ -99,6 +103,10 @@ ModelParts::ModelParts(std::span<const std::byte> bytes, const std::string& sour
     Node node{node_name(*each.proto), each.proto->op_type(), {}, {}};
     for (const std::string& name : values_read(*each.proto))
       if (!own.is_constant(name)) node.inputs.push_back(name);
+    own.constant_only.push_back(std::ranges::all_of(node.inputs, [&](const std::string& name) {
+      const auto found = own.producer.find(name);
+      return found != own.producer.end() && own.constant_only[found->second] != 0;
+    }));
     for (const std::string& name : each.proto->output())
       if (!name.empty()) {
         node.outputs.push_back(name);
@@ -115,7 +123,8 @@ const std::vector<ModelParts::Node>& ModelParts::nodes() const noexcept { return
 const std::vector<std::string>& ModelParts::inputs() const noexcept { return impl_->inputs; }
 const std::vector<std::string>& ModelParts::outputs() const noexcept { return impl_->outputs; }
 
-ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::span<const std::string> outputs) const {
+ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::span<const std::string> outputs,
+                                     bool constant_nodes) const {
   const Impl& own = *impl_;
   const NameSet wanted(inputs.begin(), inputs.end());
   NameSet reached = wanted;  // Computed from the inputs.
@@ -124,20 +133,24 @@ ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::s
     depends[n] = std::ranges::any_of(own.nodes[n].inputs, [&](const std::string& in) { return reached.contains(in); });
     if (depends[n] != 0) reached.insert(own.nodes[n].outputs.begin(), own.nodes[n].outputs.end());
   }
+  const auto is_computed = [&](const auto& found) {
+    return found != own.producer.end() &&
+           (depends[found->second] != 0 || (constant_nodes && own.constant_only[found->second] != 0));
+  };
   Part part;
   NameSet used, frozen;
   const auto need = [&](const std::string& name) {
     const auto found = own.producer.find(name);
     if (wanted.contains(name))
       used.insert(name);
-    else if (found != own.producer.end() && depends[found->second] != 0)
+    else if (is_computed(found))
       needed[found->second] = 1;
     else if (frozen.insert(name).second)
       part.frozen.push_back(name);
   };
   for (const std::string& name : outputs) {
     const auto found = own.producer.find(name);
-    if (found == own.producer.end() || depends[found->second] == 0 || wanted.contains(name)) continue;
+    if (!is_computed(found) || wanted.contains(name)) continue;
     part.outputs.push_back(name);
     need(name);
   }
@@ -153,15 +166,15 @@ ModelParts::Part ModelParts::between(std::span<const std::string> inputs, std::s
 
 namespace {
 
-Tensor known(const ModelParts::Values& values, const std::string& name) {
-  Tensor value = values(name);
+Tensor value_of(const ModelParts::Known& known, const std::string& name) {
+  Tensor value = known.value(name);
   if (!value) throw unsupported("[reduce] the value of '{}' is not known: no run of the model gives it", name);
   return value;
 }
 
 }  // namespace
 
-void ModelParts::write(const Part& part, const Values& values, bool fixed, const std::filesystem::path& path) const {
+void ModelParts::write(const Part& part, const Known& known, bool fixed, const std::filesystem::path& path) const {
   const Impl& own = *impl_;
   const onnx::GraphProto& source = own.file.proto.graph();
   onnx::ModelProto model = own.file.proto;
@@ -188,12 +201,13 @@ void ModelParts::write(const Part& part, const Values& values, bool fixed, const
     } else if (const auto found = own.initializers.find(name); found != own.initializers.end()) {
       onnx::TensorProto& tensor = *graph.add_initializer();
       tensor = *found->second;
-      if (is_external(tensor)) set_tensor(tensor, name, known(values, name), payloads);
+      if (is_external(tensor)) set_tensor(tensor, name, value_of(known, name), payloads);
     }
   };
   for (const std::size_t n : part.nodes)
     for (const std::string& name : values_read(*own.protos[n])) add_constant(name);
-  for (const std::string& name : part.frozen) set_tensor(*graph.add_initializer(), name, known(values, name), payloads);
+  for (const std::string& name : part.frozen)
+    set_tensor(*graph.add_initializer(), name, value_of(known, name), payloads);
   for (const std::size_t n : part.nodes) *graph.add_node() = *own.protos[n];
   const auto declared = [&](const auto& list, const std::string& name) -> const onnx::ValueInfoProto* {
     const auto found = std::ranges::find_if(list, [&](const auto& info) { return info.name() == name; });
@@ -201,17 +215,26 @@ void ModelParts::write(const Part& part, const Values& values, bool fixed, const
   };
   for (const std::string& name : part.inputs) {
     const onnx::ValueInfoProto* info = declared(source.input(), name);
-    if (info != nullptr && !fixed)
+    if (info != nullptr && !fixed) {
       *graph.add_input() = *info;
-    else
-      set_value(*graph.add_input(), name, known(values, name), true);
+    } else {
+      const Tensor value = value_of(known, name);
+      set_value(*graph.add_input(), name, value.type(), value.shape());
+    }
   }
   for (const std::string& name : part.outputs) {
     const onnx::ValueInfoProto* info = declared(source.output(), name);
-    if (info != nullptr && !fixed)
-      *graph.add_output() = *info;
-    else
-      set_value(*graph.add_output(), name, known(values, name), fixed);
+    const std::optional<Shape> shape = known.shape(name);
+    if (info != nullptr && !fixed) {
+      onnx::ValueInfoProto& output = *graph.add_output();
+      output = *info;
+      if (shape && output.type().has_tensor_type() && !output.type().tensor_type().has_shape())
+        set_shape(output, *shape);
+      continue;
+    }
+    const Tensor value = value_of(known, name);
+    const Shape unknown(value.shape().size(), -1);
+    set_value(*graph.add_output(), name, value.type(), fixed ? value.shape() : shape.value_or(unknown));
   }
   const ModelWriter writer(model, std::move(payloads), path.filename().string());
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());

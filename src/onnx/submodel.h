@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,15 +39,23 @@ class ModelParts {
     std::vector<std::string> inputs, outputs;  ///< Those of the wanted ones that are needed, and that are computed.
     std::vector<std::string> frozen;           ///< Read as well, and computed from none of the inputs.
   };
-  Part between(std::span<const std::string> inputs, std::span<const std::string> outputs) const;
+  /// With `constant_nodes`, nodes that compute from constants alone are nodes of the part where it needs them; else
+  /// what they give is frozen.
+  Part between(std::span<const std::string> inputs, std::span<const std::string> outputs,
+               bool constant_nodes = false) const;
 
-  /// The value of a tensor: for types and shapes of inputs and outputs, for what is frozen, and for constants that the
-  /// file has elsewhere. Null where nobody knows it.
-  using Values = std::function<Tensor(const std::string& name)>;
+  struct Known {
+    /// The value of a tensor: for types and shapes of inputs and outputs, for what is frozen, and for constants that
+    /// the file has elsewhere. Null where nobody knows it.
+    std::function<Tensor(const std::string& name)> value;
+    /// What is known of a shape, whatever the values of the inputs are; -1 for a dimension of which nothing is.
+    std::function<std::optional<Shape>(const std::string& name)> shape;
+  };
   /// Writes the part as a model of the same opsets, names and functions. Inputs have the shapes of their values, but
-  /// for those of the file itself, which stay as they are declared unless `fixed`. Throws Error(kIo), and
-  /// Error(kUnsupported) for a value that nobody knows.
-  void write(const Part& part, const Values& values, bool fixed, const std::filesystem::path& path) const;
+  /// for those of the file itself, which stay as they are declared unless `fixed`; outputs that the file does not
+  /// declare have what is known of their shapes. Throws Error(kIo), and Error(kUnsupported) for a value that nobody
+  /// knows.
+  void write(const Part& part, const Known& known, bool fixed, const std::filesystem::path& path) const;
 
  private:
   struct Impl;

@@ -311,3 +311,78 @@ def test_the_last_verdict_may_lack_its_newline(run, tmp_path):
     again = run(*words, stdin="\n".join(["p"] * asked))
     assert again.code == 0, again
     assert run(*words, stdin="\n".join(["p"] * (asked - 1))).code == 1
+
+
+def shapes_of(values):
+    return {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in values}
+
+
+def names_check(name):
+    """A command that refuses models with this node."""
+    code = f"import onnx, sys; sys.exit('{name}' in [n.name for n in onnx.load('polygraphy_debug.onnx').graph.node])"
+    return ["--check", sys.executable, "-c", code]
+
+
+@pytest.mark.parametrize("mode", ["bisect", "linear"])
+def test_a_model_without_inputs_is_reduced_to_its_node(run, tmp_path, mode):
+    """What is computed from constants alone may be what the command refuses: it is no reason for an empty model."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    nodes = [
+        helper.make_node("Constant", [], ["c"], name="constant", value=numpy_helper.from_array(values, "v")),
+        helper.make_node("Neg", ["c"], ["first"], name="first"),
+        helper.make_node("Neg", ["first"], ["second"], name="breaks"),
+        helper.make_node("Neg", ["second"], ["y"], name="third"),
+    ]
+    save(tmp_path / "m.onnx", nodes, [], [("y", [2, 3])])
+    outcome = run("debug", "reduce", "m.onnx", "--mode", mode, "-o", "r.onnx", *names_check("breaks"))
+    assert outcome.code == 0, outcome
+    assert names_of(tmp_path / "r.onnx") == ["breaks"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "r.onnx"))
+    assert np.array_equal(session.run(None, {"first": -values})[0], values)
+
+
+def test_constant_computations_are_candidates_of_linear(run, tmp_path):
+    nodes = [
+        helper.make_node("Neg", ["c"], ["folded"], name="breaks"),
+        helper.make_node("Abs", ["folded"], ["factor"], name="abs"),
+        helper.make_node("Mul", ["x", "factor"], ["y"], name="mul"),
+    ]
+    save(tmp_path / "m.onnx", nodes, [("x", [3])], [("y", [3])], [("c", np.ones(3, np.float32))])
+    outcome = run("debug", "reduce", "m.onnx", "--mode", "linear", "-o", "r.onnx", *names_check("breaks"))
+    assert outcome.code == 0, outcome
+    assert names_of(tmp_path / "r.onnx") == ["breaks"]
+
+
+def test_outputs_of_parts_have_the_shapes_that_are_known(run, tmp_path):
+    """Whatever the values of the inputs are: NonZero gives as many columns as it finds."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["minus"], name="minus"),
+        helper.make_node("NonZero", ["minus"], ["places"], name="places"),
+        helper.make_node("Transpose", ["places"], ["rows"], name="rows"),
+        helper.make_node("Cast", ["rows"], ["y"], name="cast", to=TensorProto.FLOAT),
+    ]
+    save(tmp_path / "m.onnx", nodes, [("x", [2, 3])], [("y", [None, 2])])
+    for name, shape in {"minus": [2, 3], "rows": [0, 0]}.items():
+        outcome = run("debug", "reduce", "m.onnx", "--mode", "linear", "-o", f"{name}.onnx", *names_check(name))
+        assert outcome.code == 0, outcome
+        assert shapes_of(onnx.load(tmp_path / f"{name}.onnx").graph.output) == {name: shape}  # 0: not said.
+
+
+def test_replays_are_those_of_polygraphy(run, polygraphy, tmp_path):
+    """Keys of tries say whether inputs or outputs were reduced; either program goes on from the other's file."""
+    layer_norm_by_hand(tmp_path / "m.onnx")
+    (tmp_path / "check.py").write_text(CHECK)
+    words = ["debug", "reduce", "m.onnx", "-o", "r.onnx"]
+    check = ["--check", sys.executable, "check.py"]
+    outcome = run(*words, "--save-debug-replay", "mine.json", *check)
+    assert outcome.code == 0, outcome
+    tries = json.loads((tmp_path / "mine.json").read_text())
+    for phase in ("outputs", "inputs"):
+        keys = [key for key in tries if key.endswith(phase)]
+        assert keys and keys == [f"_N{i}_{phase}" for i in range(len(keys))]
+        assert [tries[key]["iteration_info"]["iteration"] for key in keys] == list(range(len(keys)))
+    theirs = polygraphy(*words, "--save-debug-replay", "theirs.json", *check)
+    if theirs.code != 0:
+        pytest.skip("this Polygraphy has no onnx_graphsurgeon")
+    again = run(*words, "--load-debug-replay", "theirs.json", "--check", "false")
+    assert again.code == 0 and "Loading iteration information from debug replay" in again.text
