@@ -43,14 +43,13 @@ std::vector<std::pair<std::string, std::string>> asked_movements(const Specializ
   return layers;
 }
 
-/// Layers outside of bodies that stay in float32 or were asked for in a type; others take the lowest one that is
-/// allowed.
+/// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
 std::vector<std::pair<std::string, std::string>> constrained_layers(const Specialization& spec,
                                                                     const Assignment& assignment,
                                                                     const Requests& requested) {
   std::vector<std::pair<std::string, std::string>> layers = asked_movements(spec, assignment);
   for (const LayerPlace& place : all_layers(spec))
-    if (place.holder == kNone && has_choice(place) && !is_as_in_file(place, assignment) &&
+    if (has_choice(place) && !is_as_in_file(place, assignment) &&
         (requested[place.id] || assignment.precision[place.id] == Precision::kFP32))
       layers.emplace_back(place.layer().name, form_of(assignment.precision[place.id]).request());
   return layers;

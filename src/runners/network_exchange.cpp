@@ -9,6 +9,7 @@
 
 #include "core/messages.h"
 #include "graph/inference.h"
+#include "runners/flat_network.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -19,6 +20,12 @@ constexpr std::int64_t kFoldedElements = 1 << 16;
 Value type_value(DataType type) { return type == DataType::kUndefined ? Value() : Value(name_of(type)); }
 
 Value id_value(TensorId id) { return id == kNone ? Value() : Value(std::int64_t{id.number()}); }
+
+Value numbers_value(const std::vector<std::int64_t>& numbers) {
+  Value::Array result;
+  for (const std::int64_t number : numbers) result.push_back(number < 0 ? Value() : Value(number));
+  return result;
+}
 
 template <typename T>
 Value ids_value(const std::vector<T>& ids) {
@@ -62,7 +69,12 @@ class Composer {
  public:
   Composer(const Network* base, const Value& description, const OpRegistry& ops, bool for_shapes)
       : description_(description), ops_(ops), for_shapes_(for_shapes), network_(std::make_shared<Network>()) {
-    if (base != nullptr) *network_ = *base;
+    if (base != nullptr) {
+      *network_ = *base;
+      flat_.emplace(*base);
+      bodies_begin_ = static_cast<std::int64_t>(base->tensors.size());
+      bodies_end_ = static_cast<std::int64_t>(flat_->tensors().size());
+    }
     opset_ = static_cast<int>(description["opset"].integer());
   }
 
@@ -72,6 +84,7 @@ class Composer {
     rename_tensors();
     add_tensors();
     change_layers();
+    if (owns_bodies_) rebuild_bodies(*network_);
     for (const Value& layer : description_["added_layers"].array()) add_layer(layer);
     network.inputs = ids(description_["inputs"]);
     for (const auto& [id, shape] : stand_ins_) network.inputs.push_back(id);
@@ -102,10 +115,19 @@ class Composer {
  private:
   TensorId id_of(const Value& value) const {
     if (value.is_null()) return kNone;
-    const std::int64_t id = value.integer();
+    std::int64_t id = value.integer();
+    if (is_in_body(id)) {
+      const FlatNetwork::TensorPlace& place = flat_->tensors()[static_cast<std::size_t>(id)];
+      fail("expected a tensor outside of bodies, got '{}', which lies in a body of '{}'; try an output of that layer",
+           place.info().name, network_->layer(place.holder).name);
+    }
+    if (id >= bodies_end_) id -= bodies_end_ - bodies_begin_;
     if (id < 0 || id >= static_cast<std::int64_t>(network_->tensors.size())) fail("there is no tensor {}", id);
     return TensorId(id);
   }
+
+  /// Of FlatNetwork's numbers, in which scripts name tensors; those that they add follow.
+  bool is_in_body(std::int64_t number) const { return number >= bodies_begin_ && number < bodies_end_; }
 
   std::vector<TensorId> ids(const Value& value) const {
     std::vector<TensorId> result;
@@ -153,12 +175,42 @@ class Composer {
   void change_layers() {
     for (const Value& change : description_["changed_layers"].array()) {
       const std::int64_t id = change["id"].integer();
-      if (id < 0 || id >= static_cast<std::int64_t>(network_->layers.size())) fail("there is no layer {}", id);
+      if (id < 0 || id >= static_cast<std::int64_t>(network_->num_all_layers())) fail("there is no layer {}", id);
+      if (!network_->layers.contains(LayerId(id))) {
+        change_in_body(LayerId(id), change);
+        continue;
+      }
       Layer& layer = network_->layers[LayerId(id)];
       layer.name = change["name"].text();
       request(layer, change);
       layer.inputs = ids(change["inputs"]);
       for (std::size_t i = 0; i < layer.inputs.size(); ++i) layer.inputs[i] = readable(layer, i);
+    }
+  }
+
+  /// A layer of a body may have other types and another name, but reads what it does in the model.
+  void change_in_body(LayerId id, const Value& change) {
+    if (!std::exchange(owns_bodies_, true)) network_->own_bodies();
+    Layer& layer = network_->layer(id);
+    std::vector<std::int64_t> inputs;
+    for (const Value& input : change["inputs"].array()) inputs.push_back(input.is_null() ? -1 : input.integer());
+    if (inputs != flat_->inputs(id))
+      throw unsupported(
+          "[script] layer '{}': expected the inputs that the model gives it, since it lies in a body of '{}', got "
+          "others",
+          layer.name, network_->layer(network_->holder_of(id)).name);
+    if (const std::string& name = change["name"].text(); name != layer.name) {
+      if (network_->find_layer(name) != kNone) fail("expected different names of layers, got '{}' twice", name);
+      renamed_in_bodies_.push_back(name);
+      layer.name = name;
+    }
+    request(layer, change);
+  }
+
+  static void rebuild_bodies(const Network& network) {
+    for (const Body& body : network.bodies()) {
+      rebuild_bodies(*body.graph->network);
+      body.graph->network->rebuild_index();
     }
   }
 
@@ -245,6 +297,8 @@ class Composer {
     for (const Layer& layer : network_->layers)
       if (!layer.name.empty() && !taken.insert(layer.name).second)
         fail("expected different names of layers, got '{}' twice", layer.name);
+    for (const std::string& name : renamed_in_bodies_)
+      if (!taken.insert(name).second) fail("expected different names of layers, got '{}' twice", name);
     for (Layer& layer : network_->layers) {
       if (!layer.name.empty()) continue;
       const std::string& stem = network_->tensor(layer.outputs[0]).name;
@@ -308,17 +362,32 @@ class Composer {
   const OpRegistry& ops_;
   bool for_shapes_;
   std::shared_ptr<Network> network_;
+  std::optional<FlatNetwork> flat_;  ///< Of the base.
+  std::int64_t bodies_begin_ = 0, bodies_end_ = 0;
+  bool owns_bodies_ = false;
+  std::vector<std::string> renamed_in_bodies_;
   int opset_ = 17;
   std::unordered_map<TensorId, DataType> declared_;
   std::unordered_map<TensorId, Shape> stand_ins_;
   std::vector<Layer> pending_;
 };
 
-Value shapes_value(const Network& network, const IdMap<TensorId, std::optional<Shape>>& shapes) {
+/// By the numbers that scripts have: tensors of bodies stand between those of the base and those that were added.
+Value shapes_value(const Network* base, const Network& network, const IdMap<TensorId, std::optional<Shape>>& shapes) {
   Value::Array result;
-  for (TensorId i : network.tensors.ids())
-    result.push_back(
-        Value::Array{type_value(network.tensors[i].type), shapes[i] ? Value::of_shape(*shapes[i]) : Value()});
+  const auto add = [&](DataType type, const std::optional<Shape>& shape) {
+    result.push_back(Value::Array{type_value(type), shape ? Value::of_shape(*shape) : Value()});
+  };
+  const auto add_bodies = [&] {
+    const FlatNetwork flat(*base);
+    for (std::size_t i = base->tensors.size(); i < flat.tensors().size(); ++i)
+      add(flat.tensors()[i].info().type, flat.tensors()[i].info().shape);
+  };
+  for (TensorId i : network.tensors.ids()) {
+    if (base != nullptr && i.number() == std::ssize(base->tensors)) add_bodies();
+    add(network.tensors[i].type, shapes[i]);
+  }
+  if (base != nullptr && network.tensors.size() == base->tensors.size()) add_bodies();
   return result;
 }
 
@@ -333,24 +402,28 @@ std::vector<Shape> with_dynamic(std::vector<Shape> shapes, std::int64_t size) {
 
 Value describe_network(const Network& network, int handle) {
   Value::Array tensors, layers;
-  for (const TensorInfo& info : network.tensors) {
+  const FlatNetwork flat(network);
+  for (const FlatNetwork::TensorPlace& place : flat.tensors()) {
+    const TensorInfo& info = place.info();
     const std::optional<Shape> shape = info.value ? info.value.shape() : info.shape;
     tensors.push_back(Value::Array{info.name, type_value(info.type), shape ? Value::of_shape(*shape) : Value(),
                                    static_cast<bool>(info.value)});
   }
   int opset = 0;
-  for (const Layer& layer : network.layers) {
+  for (const LayerId id : flat.layers()) {
+    const Layer& layer = network.layer(id);
     if (layer.op->domain.empty()) opset = std::max(opset, layer.opset);
     Value::Array output_types;
     for (std::size_t i = 0; i < layer.outputs.size(); ++i)
       output_types.push_back(type_value(layer.output_type(i).value_or(DataType::kUndefined)));
     layers.push_back(
-        Value::Map{{"name", layer.name},
+        Value::Map{{"id", std::int64_t{id.number()}},
+                   {"name", layer.name},
                    {"op", layer.op->name},
                    {"domain", layer.op->domain},
                    {"type", tensorrt_layer_type(layer)},
-                   {"inputs", ids_value(layer.inputs)},
-                   {"outputs", ids_value(layer.outputs)},
+                   {"inputs", numbers_value(flat.inputs(id))},
+                   {"outputs", numbers_value(flat.outputs(id))},
                    {"precision", type_value(layer.precision ? layer.precision->type() : DataType::kUndefined)},
                    {"output_types", std::move(output_types)},
                    {"nodes", Value::of_strings(layer.nodes)}});
@@ -364,6 +437,12 @@ Value describe_network(const Network& network, int handle) {
                     {"outputs", ids_value(network.outputs)}};
 }
 
+Tensor constant_of(const Network& network, std::int64_t number) {
+  const FlatNetwork flat(network);
+  if (number < 0 || number >= std::ssize(flat.tensors())) return {};
+  return flat.tensors()[static_cast<std::size_t>(number)].info().value;
+}
+
 std::shared_ptr<Network> apply_description(const Network* base, const Value& description, const OpRegistry& ops) {
   return Composer(base, description, ops, false).compose();
 }
@@ -373,13 +452,13 @@ Value infer_description(const Network* base, const Value& description, const OpR
   const std::shared_ptr<Network> network = composer.compose();
   IdMap<TensorId, std::optional<Shape>> known(network->tensors.size());
   const std::optional<std::vector<Shape>> given = composer.input_shapes();
-  if (!given) return shapes_value(*network, known);
+  if (!given) return shapes_value(base, *network, known);
   const std::vector<Shape>& shapes = *given;
   const auto negative = [](const Shape& shape) {
     return std::ranges::any_of(shape, [](std::int64_t dim) { return dim < 0; });
   };
   if (std::ranges::none_of(shapes, negative))
-    return shapes_value(*network, infer(*network, shapes, kFoldedElements).shapes);
+    return shapes_value(base, *network, infer(*network, shapes, kFoldedElements).shapes);
   // What differs between two sizes of the dynamic dimensions depends on them.
   try {
     const InferredNetwork small = infer(*network, with_dynamic(shapes, 2), kFoldedElements);
@@ -393,7 +472,7 @@ Value infer_description(const Network* base, const Value& description, const OpR
   } catch (const Error&) {
     // Shapes that fit other sizes only: nothing is known beforehand.
   }
-  return shapes_value(*network, known);
+  return shapes_value(base, *network, known);
 }
 
 }  // namespace ulpscope

@@ -157,11 +157,10 @@ struct ScriptHost::Impl {
       if (method == "infer") return infer_description(find(args["network"]["handle"]), args["network"], *callbacks.ops);
       if (method == "constant") {
         const Network* network = find(args["handle"]);
-        const std::int64_t id = args["tensor"].integer();
-        if (network == nullptr || id < 0 || id >= static_cast<std::int64_t>(network->tensors.size()) ||
-            !network->tensor(TensorId(id)).value)
+        const Tensor value = network == nullptr ? Tensor() : constant_of(*network, args["tensor"].integer());
+        if (!value)
           throw Error(ErrorCode::kScript, "[script] network: expected a constant of the model, got another tensor");
-        return network->tensor(TensorId(id)).value;
+        return value;
       }
       throw unsupported("[script] worker: this program cannot answer '{}'", method);
     }

@@ -82,7 +82,8 @@ def test_casting_to_the_layers_class_gives_its_operation():
         import tensorrt as trt
         network = trt.INetworkDefinition()
         network._load({"handle": 0, "name": "n", "opset": 17, "tensors": [["x", "float32", [2], False], ["y", "float32", None, False]], "inputs": [0],
-                       "outputs": [1], "layers": [{"name": "l", "op": "Mul", "domain": "", "type": "ELEMENTWISE", "inputs": [0, 0], "outputs": [1],
+                       "outputs": [1], "layers": [{"id": 0, "name": "l", "op": "Mul", "domain": "",
+                                                   "type": "ELEMENTWISE", "inputs": [0, 0], "outputs": [1],
                                                    "precision": None, "output_types": [None], "nodes": ["l"]}]})
         layer = network[0]
         assert layer.type == trt.LayerType.ELEMENTWISE

@@ -87,7 +87,7 @@ class ILayer(InputsAndOutputs):
 
     def __init__(self, network: "INetworkDefinition", name: str, inputs: Sequence[Optional[ITensor]]) -> None:
         self._network = network
-        self._base: Optional[int] = None  # its number in the program's network; None for a layer added by the script
+        self._base: Optional[int] = None  # its id in the program's network; None for a layer added by the script
         self._name = name
         self._layer_type = self._TYPE
         self._onnx_op = ""

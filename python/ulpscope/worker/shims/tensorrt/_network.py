@@ -305,14 +305,13 @@ class INetworkDefinition(InputsAndOutputs):
         self._base_tensors = len(self._tensors)
         self._inputs = [self._tensors[index] for index in description["inputs"]]
         self._outputs = [self._tensors[index] for index in description["outputs"]]
-        for number, entry in enumerate(description["layers"]):
-            self._layers.append(self._described_layer(number, entry))
+        self._layers += [self._described_layer(entry) for entry in description["layers"]]
 
-    def _described_layer(self, number: int, entry: Dict[str, Any]) -> ILayer:
+    def _described_layer(self, entry: Dict[str, Any]) -> ILayer:
         kind = layers.IConstantLayer if entry["type"] == "CONSTANT" else ILayer
         inputs = [None if index is None else self._tensors[index] for index in entry["inputs"]]
         layer = kind(self, entry["name"], inputs)
-        layer._base = number
+        layer._base = entry["id"]
         layer._layer_type = LayerType[entry["type"]]
         layer._onnx_op, layer._onnx_domain = entry["op"], entry["domain"]
         layer._metadata = "".join(f"[ONNX Layer: {node}]" for node in entry["nodes"])
