@@ -7,6 +7,7 @@
 #include "compare/base64.h"
 #include "compare/json_access.h"
 #include "compare/npy.h"
+#include "compare/torch_file.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "ulpscope/error.h"
@@ -72,9 +73,12 @@ Tensor read_array(const Json& outer, const std::string& where) {
   for (; type == "LazyArray" || type == "LazyNumpyArray"; type = class_of(*inner))
     inner = &member(*inner, "values", where);
   const Json& json = *inner;
-  if (type == "Tensor")
-    fail_at(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead",
-            ErrorCode::kUnsupported);
+  if (type == "Tensor") {
+    const Json& saved = member(json, "tensor", where);
+    const auto bytes = saved.is_string() ? decode_base64(saved.get_ref<const std::string&>()) : std::nullopt;
+    if (!bytes) fail_at(where, "the tensor is not valid base64; is the file damaged?");
+    return decode_torch(*bytes, where);
+  }
   if (type != "ndarray")
     fail_at(where, "expected an array (an object of class ndarray), got " +
                        (type.empty() ? describe(json) : "one of class " + type));

@@ -227,6 +227,17 @@ def write_arrays() -> None:
         archive.writestr(zipfile.ZipInfo("a.npy"), npy(base.astype("<f4")), zipfile.ZIP_BZIP2)
     write("npz", "bzip2.npz", out.getvalue())
 
+    # The file of a tensor of torch is a ZIP archive; what is fuzzed is its pickle, of 4 elements.
+    made = b"ctorch._utils\n_rebuild_tensor_v2\nq\0"
+    storage = b"((X\7\0\0\0storageq\1ctorch\nFloatStorage\nq\2X\1\0\0\x000q\3X\3\0\0\0cpuq\4K\4tq\5Q"
+    rest = b"\x89ccollections\nOrderedDict\nq\6)Rq\7tq\x08Rq\t."
+    for name, view in (
+        ("matrix", b"K\0K\2K\2\x86K\1K\2\x86"),
+        ("scalar", b"K\3))"),
+        ("three", b"K\0K\1K\2K\2\x87K\4K\2K\1\x87"),
+    ):
+        write("torch_file", f"{name}.pkl", b"\x80\2" + made + storage + view + rest)
+
     encoded = base64.b64encode(npy(np.float32([1, 2]))).decode()
     array = {"array": encoded, "polygraphy_class": "ndarray"}
     put = lambda name, value: write("json_values", name, json.dumps(value))
