@@ -85,6 +85,10 @@ class ConvertTool : public Tool {
     declare_tensorflow_options(table);
   }
 
+  void check_usage() const override {
+    if (!output_) throw UsageError("the following arguments are required: -o/--output; try -o FILE.onnx");
+  }
+
   int run() override {
     take_answer(answer_, answer_path_);
     if (answer_path_) read_answer_options();
@@ -404,7 +408,6 @@ class ConvertTool : public Tool {
     convert_.criterion = criterion_options(criterion_, comparison_);
     if (!tolerance && !golden_ && convert_.answer && !convert_.answer->golden.empty())
       golden_ = convert_.answer->golden;
-    if (!output_) throw invalid_argument("[options] expected where to write the model, got nothing; try -o FILE");
     model_.check_exists();
     const bool script = model_.type() == ModelType::kNetworkScript && (to_engine() || to_view());
     if (model_.type() != ModelType::kOnnx && !script)

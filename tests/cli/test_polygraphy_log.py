@@ -72,7 +72,7 @@ def test_validation(run, polygraphy, two_outputs, level):
     assert ours == theirs and len(ours) == {"": 8, "-q": 8, "-qq": 4}["".join(level)]
 
 
-def test_scripts_without_a_place_are_malformed_command_lines(run, polygraphy, two_outputs):
-    for tool in ("trt-network", "onnx-gs"):
-        ours, theirs = run("template", tool, two_outputs), polygraphy("template", tool, two_outputs)
+def test_files_without_a_place_are_malformed_command_lines(run, polygraphy, two_outputs):
+    for tool in (["template", "trt-network"], ["template", "onnx-gs"], ["convert"]):
+        ours, theirs = run(*tool, two_outputs), polygraphy(*tool, two_outputs)
         assert ours.code == theirs.code == 2 and "the following arguments are required: -o" in ours.err, ours
