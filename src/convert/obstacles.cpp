@@ -14,7 +14,7 @@
 namespace ulpscope {
 namespace {
 
-constexpr char kInFunction[] = "it is inside of a model-local function, which stays as it is";
+constexpr char kInFunction[] = "it is inside of a model-local function or of a SequenceMap, which stays as it is";
 
 /// What the outputs of the layer are when its float operands have that type.
 bool outputs_follow(const Specialization& spec, const Layer& layer, DataType type) {

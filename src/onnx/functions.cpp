@@ -31,16 +31,6 @@ void rename(std::string* name, const Names& names) {
   if (const auto found = names.find(*name); found != names.end()) *name = found->second;
 }
 
-void rename_node(onnx::NodeProto& node, const Names& names, const std::string& prefix) {
-  if (!node.name().empty()) node.set_name(prefix + node.name());
-  for (auto& input : *node.mutable_input()) rename(&input, names);
-  for (auto& output : *node.mutable_output()) rename(&output, names);
-  for (auto& attribute : *node.mutable_attribute()) {
-    if (attribute.has_g()) rename_graph(*attribute.mutable_g(), names, prefix);
-    for (auto& graph : *attribute.mutable_graphs()) rename_graph(graph, names, prefix);
-  }
-}
-
 /// Replaces references to the function's attributes by the values of this call; those without a value disappear.
 void bind_attributes(onnx::NodeProto& node, const AttributeValues& values) {
   for (int i = node.attribute_size(); i-- > 0;) {
@@ -64,6 +54,16 @@ void bind_attributes(onnx::NodeProto& node, const AttributeValues& values) {
 }
 
 }  // namespace
+
+void rename_node(onnx::NodeProto& node, const Names& names, const std::string& prefix) {
+  if (!node.name().empty()) node.set_name(prefix + node.name());
+  for (auto& input : *node.mutable_input()) rename(&input, names);
+  for (auto& output : *node.mutable_output()) rename(&output, names);
+  for (auto& attribute : *node.mutable_attribute()) {
+    if (attribute.has_g()) rename_graph(*attribute.mutable_g(), names, prefix);
+    for (auto& graph : *attribute.mutable_graphs()) rename_graph(graph, names, prefix);
+  }
+}
 
 void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix) {
   for (const auto& input : graph.input()) names.erase(input.name());

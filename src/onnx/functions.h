@@ -39,6 +39,8 @@ using Names = std::unordered_map<std::string, std::string>;
 /// Renames what a sub-graph takes from around it; what it defines itself keeps its name. Its nodes, and those of its
 /// own sub-graphs, get the prefix.
 void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix = {});
+/// Renames what a node reads and writes, and what its sub-graphs take from around them. It gets the prefix, as they do.
+void rename_node(onnx::NodeProto& node, const Names& names, const std::string& prefix);
 
 /// A node of a graph after inlining, with the opsets that its operator is looked up in.
 struct FlatNode {

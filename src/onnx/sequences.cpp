@@ -36,6 +36,9 @@ std::int64_t opset_of(const FlatNode& node) {
   return found == node.opsets->end() ? 1 : found->second;
 }
 
+/// Of all SequenceMaps of a model, which may lie in each other's bodies.
+constexpr std::size_t kMaxMappedNodes = 1u << 20;
+
 /// Since then, axes and parts are inputs.
 constexpr std::int64_t kAxesAreInputs = 13;
 
@@ -57,17 +60,15 @@ std::optional<std::vector<std::string>> SequenceResolver::tensors_of(const std::
 void SequenceResolver::run(std::vector<FlatNode>& nodes, const std::string& where) {
   where_ = where;
   made_.clear();
-  bool replaced = false;
-  for (const FlatNode& node : nodes) {
-    if (replace(node)) {
-      replaced = true;
-      continue;
-    }
-    for (const std::string& name : values_read(*node.proto))
-      if (tensors_of(name)) fail(*node.proto, fmt::format("tensors, got the sequence, map or optional '{}'", name));
-    made_.push_back(node);
-  }
-  if (replaced) nodes = std::move(made_);
+  for (const FlatNode& node : nodes) take(node);
+  nodes = std::move(made_);
+}
+
+void SequenceResolver::take(const FlatNode& node) {
+  if (replace(node)) return;
+  for (const std::string& name : values_read(*node.proto))
+    if (tensors_of(name)) fail(*node.proto, fmt::format("tensors, got the sequence, map or optional '{}'", name));
+  made_.push_back(node);
 }
 
 const SequenceResolver::Tensors& SequenceResolver::read(const onnx::NodeProto& node) const {
@@ -155,6 +156,7 @@ bool SequenceResolver::replace(const FlatNode& flat) {
     length.add_int64_data(static_cast<std::int64_t>(read(node).size()));
     return add_scalar(flat, std::move(length));
   }
+  if (op == "SequenceMap") return map(flat);
   if (op == "ConcatFromSequence") return concatenate(flat);
   if (op == "SplitToSequence") return split(flat);
   return false;
@@ -185,6 +187,66 @@ bool SequenceResolver::follow_optional(const FlatNode& flat) {
   if (!present) return maps_[node.output(0)] = {}, true;
   if (!pass_on(node)) add(flat, "Identity", {node.input(0)}, {node.output(0)});
   return true;
+}
+
+/// The body's nodes, once for each tensor of the first sequence.
+bool SequenceResolver::map(const FlatNode& flat) {
+  const onnx::NodeProto& node = *flat.proto;
+  const onnx::AttributeProto* const attribute = find_attribute(node, "body");
+  if (attribute == nullptr || !attribute->has_g()) return false;
+  const onnx::GraphProto& body = attribute->g();
+  const std::size_t size = read(node).size();
+  if (body.input_size() != node.input_size() || body.output_size() < node.output_size())
+    fail(node, fmt::format("a body with {} inputs and {} outputs, got {} and {}", node.input_size(), node.output_size(),
+                           body.input_size(), body.output_size()));
+  for (const std::string& input : node.input())
+    if (const auto found = sequences_.find(input); found != sequences_.end() && found->second.size() != size)
+      fail(node, fmt::format("sequences of {}, got one of {}: '{}'", size, found->second.size(), input));
+  Names names;
+  for (const onnx::TensorProto& initializer : body.initializer()) {
+    const std::string name = fmt::format("{}/{}", node_name(node), initializer.name());
+    names[initializer.name()] = name;
+    onnx::NodeProto& constant = add(flat, "Constant", {}, {name});
+    constant.set_name(name);
+    onnx::AttributeProto& value = *constant.add_attribute();
+    value.set_name("value");
+    value.set_type(onnx::AttributeProto::TENSOR);
+    *value.mutable_t() = initializer;
+  }
+  std::vector<Tensors> results(static_cast<std::size_t>(node.output_size()));
+  for (std::size_t i = 0; i < size; ++i) {
+    const Tensors outputs = map_entry(flat, body, i, names);
+    for (std::size_t k = 0; k < results.size(); ++k) results[k].push_back(outputs[k]);
+  }
+  for (std::size_t k = 0; k < results.size(); ++k) sequences_[node.output(static_cast<int>(k))] = std::move(results[k]);
+  return true;
+}
+
+/// The outputs of the body for one tensor. `names`: of the body's initializers.
+SequenceResolver::Tensors SequenceResolver::map_entry(const FlatNode& flat, const onnx::GraphProto& body,
+                                                      std::size_t entry, Names names) {
+  const onnx::NodeProto& node = *flat.proto;
+  const std::string prefix = fmt::format("{}/{}/", node_name(node), entry);
+  for (int i = 0; i < node.input_size(); ++i) {
+    const auto sequence = sequences_.find(node.input(i));
+    names[body.input(i).name()] = sequence == sequences_.end() ? node.input(i) : sequence->second[entry];
+  }
+  for (const onnx::NodeProto& each : body.node())
+    for (const std::string& output : each.output())
+      if (!output.empty()) names[output] = prefix + output;
+  for (const onnx::NodeProto& each : body.node()) {
+    if (++mapped_ > kMaxMappedNodes) fail(node, fmt::format("at most {} nodes of bodies", kMaxMappedNodes));
+    onnx::NodeProto& copy = copies_.emplace_back(each);
+    if (copy.name().empty()) copy.set_name(node_name(each));
+    rename_node(copy, names, prefix);
+    take({&copy, flat.opsets});
+  }
+  Tensors outputs;
+  for (const auto& output : body.output()) {
+    const auto found = names.find(output.name());
+    outputs.push_back(found == names.end() ? output.name() : found->second);
+  }
+  return outputs;
 }
 
 bool SequenceResolver::concatenate(const FlatNode& flat) {

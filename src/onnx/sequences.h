@@ -38,7 +38,10 @@ class SequenceResolver {
  private:
   using Tensors = std::vector<std::string>;
 
+  void take(const FlatNode& node);
   bool replace(const FlatNode& node);
+  bool map(const FlatNode& node);
+  Tensors map_entry(const FlatNode& node, const onnx::GraphProto& body, std::size_t entry, Names names);
   bool split(const FlatNode& node);
   bool pass_on(const onnx::NodeProto& node);
   bool follow_optional(const FlatNode& node);
@@ -57,6 +60,7 @@ class SequenceResolver {
   std::unordered_map<std::string, Tensors> maps_;    ///< No tensor: an optional without an element.
   std::unordered_map<std::string, Tensors> wholes_;  ///< Of a sequence of parts: the tensor that they are of.
   std::vector<FlatNode> made_;
+  std::size_t mapped_ = 0;  ///< Nodes that SequenceMap became.
 };
 
 }  // namespace ulpscope::onnx_model

@@ -137,6 +137,69 @@ def parts(opset=17, keepdims=1, lengths=None):
     )
 
 
+def body(nodes, inputs, outputs, weights=()):
+    return helper.make_graph(nodes, "body", inputs, outputs, list(weights))
+
+
+def mapped():
+    """A body that runs for every tensor, with another sequence, a tensor and a weight from around, and its own."""
+    each = body(
+        [
+            helper.make_node("MatMul", ["p", "w"], ["pw"], "product"),
+            helper.make_node("Add", ["pw", "own"], ["sum"], "add"),
+            helper.make_node("Mul", ["sum", "q"], ["scaled"]),
+            helper.make_node("Sub", ["scaled", "t"], ["less"], "less"),
+            helper.make_node("Tanh", ["p"], ["other"], "tanh"),
+        ],
+        [info("p", [2, 4]), info("q", [2, 4]), info("t", [4])],
+        [info("less", [2, 4]), info("other", [2, 4])],
+        [values("own", 4)],
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"], "before"),
+        helper.make_node("Split", ["xw"], ["a", "b"], axis=0),
+        helper.make_node("SequenceConstruct", ["a", "b"], ["s"], "construct"),
+        helper.make_node("SequenceConstruct", ["b", "b"], ["s2"], "again"),
+        helper.make_node("SequenceMap", ["s", "s2", "shift"], ["m1", "m2"], "map", body=each),
+        helper.make_node("SequenceAt", ["m2", "last"], ["z"], "at"),
+        helper.make_node("ConcatFromSequence", ["m1"], ["y"], "join", axis=0),
+    ]
+    weights = [values("w", 4, 4), values("shift", 4), integer("last", -1)]
+    return model(nodes, [info("x", [4, 4])], [info("y", [4, 4]), info("z", [2, 4])], weights)
+
+
+def mapped_twice():
+    """What one body gives, goes through another, which passes a tensor on and has an If inside."""
+    branches = [
+        body([helper.make_node(op, ["p"], [f"{op}_out"], op)], [], [info(f"{op}_out", [2, 4])]) for op in ("Exp", "Neg")
+    ]
+    choose = [helper.make_node("If", ["c"], ["chosen"], "if", then_branch=branches[0], else_branch=branches[1])]
+    first = body([helper.make_node("Abs", ["p"], ["r"], "abs")], [info("p", [2, 4])], [info("r", [2, 4])])
+    second = body(choose, [info("p", [2, 4])], [info("chosen", [2, 4]), info("p", [2, 4])])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"], "before"),
+        helper.make_node("Split", ["xw"], ["a", "b"], axis=0),
+        helper.make_node("SequenceConstruct", ["a", "b"], ["s"], "construct"),
+        helper.make_node("SequenceMap", ["s"], ["m"], "first", body=first),
+        helper.make_node("SequenceMap", ["m"], ["n", "o"], "second", body=second),
+        helper.make_node("ConcatFromSequence", ["n"], ["y"], "join", axis=0),
+        helper.make_node("ConcatFromSequence", ["o"], ["z"], "join_too", axis=1),
+    ]
+    condition = info("c", [], TensorProto.BOOL)
+    return model(nodes, [info("x", [4, 4]), condition], [info("y", [4, 4]), info("z", [2, 8])], [values("w", 4, 4)])
+
+
+def of_different_lengths():
+    each = body([helper.make_node("Add", ["p", "q"], ["r"], "add")], [info("p", [2]), info("q", [2])], [info("r", [2])])
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "two"),
+        helper.make_node("SequenceConstruct", ["x"], ["s1"], "one"),
+        helper.make_node("SequenceMap", ["s", "s1"], ["m"], "map", body=each),
+        helper.make_node("ConcatFromSequence", ["m"], ["y"], "join", axis=0),
+    ]
+    return model(nodes, [info("x", [2])], [info("y", [4])])
+
+
 def handed_out():
     """A sequence is an output: its tensors are compared."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "product"), helper.make_node("Tanh", ["a"], ["b"], "tanh"),
@@ -207,6 +270,8 @@ def test_a_network_with_a_zipmap_is_searched(run, tmp_path):
         lambda: inside(11),
         lambda: inside(20),
         handed_out,
+        mapped,
+        mapped_twice,
         parts,
         lambda: parts(11),
         lambda: parts(keepdims=0),
@@ -260,13 +325,18 @@ def only_words():
     return model(nodes, [info("x", [2])], [info("y", [2], TensorProto.STRING)])
 
 
-@pytest.mark.parametrize("made, text", [
-    (computed_position, "node 'at' (SequenceAt): expected a constant as position, got 'at'"),
-    (beyond_the_end, "node 'at' (SequenceAt): expected a position in a sequence of 2, got 2"),
-    (of_nothing, "node 'join' (ConcatFromSequence): expected a sequence with tensors"),
-    (unknown_length, "node 'split' (SplitToSequence): expected dimension 0 of 'x' to be known"),
-    (only_words, "expected an output that is a tensor of numbers"),
-], ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    "made, text",
+    [
+        (computed_position, "node 'at' (SequenceAt): expected a constant as position, got 'at'"),
+        (of_different_lengths, "node 'map' (SequenceMap): expected sequences of 2, got one of 1: 's1'"),
+        (beyond_the_end, "node 'at' (SequenceAt): expected a position in a sequence of 2, got 2"),
+        (of_nothing, "node 'join' (ConcatFromSequence): expected a sequence with tensors"),
+        (unknown_length, "node 'split' (SplitToSequence): expected dimension 0 of 'x' to be known"),
+        (only_words, "expected an output that is a tensor of numbers"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
 def test_what_is_not_known_is_refused(run, tmp_path, made, text):
     outcome = run("run", save(tmp_path, made()), "--trt")
     assert outcome.code == 1 and text in outcome.text and "Traceback" not in outcome.text, outcome
