@@ -4,16 +4,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
+#include "backend/backend.h"
 #include "core/messages.h"
+#include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
 #include "runners/foreign_operators.h"
+#include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
 
@@ -23,7 +29,10 @@ namespace {
 /// Bytes of outputs that wait for those of the other network.
 constexpr std::size_t kKeptOutputs = std::size_t{256} << 20;
 
-/// The same under a limit (0: none).
+/// Bytes for all runs that are done at a time: so much, and as much as they take, up to the last.
+constexpr std::size_t kWorking = std::size_t{160} << 20, kMostWorking = std::size_t{2048} << 20;
+
+/// The same of outputs under a limit (0: none).
 std::size_t kept_bytes(std::size_t memory_limit) {
   return memory_limit == 0 ? kKeptOutputs : std::clamp<std::size_t>(memory_limit / 4, 1, kKeptOutputs);
 }
@@ -82,6 +91,72 @@ ProofSample proof_sample(const Network& network, const Network& typed, const Ten
   return result;
 }
 
+/// One run that both networks do.
+struct ProofRun {
+  std::size_t sample = 0;
+  Fusion level = Fusion::kFull;
+};
+using Outputs = std::vector<Tensor>;
+
+std::size_t bytes_of(const std::vector<Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+/// Does runs of one network side by side, each with its share of the threads: on small networks threads that work on
+/// one sample together mostly wait for each other.
+class ProofRunner {
+ public:
+  ProofRunner(const Network& network, Executable& executable, const std::vector<ProofSample>& samples,
+              const TypedModelOptions& options)
+      : network_(network), executable_(executable), samples_(samples), options_(options) {}
+
+  /// Calls take(run, its outputs) for each, some at a time. `interrupt` of the options is called once per run, by this
+  /// thread.
+  void run(std::span<const ProofRun> runs, const std::function<void(std::size_t, Outputs)>& take) {
+    std::map<Fusion, ByShapes<const Plan>> plans;
+    for (const ProofRun& each : runs) plans[each.level].expect(samples_[each.sample].shapes);
+    const auto plan_of = [&](const ProofRun& each) {
+      const auto& shapes = samples_[each.sample].shapes;
+      return plans[each.level].use(shapes,
+                                   [&] { return executable_.plan_for(shapes, executable_.assignment(), each.level); });
+    };
+    std::atomic<std::size_t> begun = 0;
+    std::size_t told = 0;
+    const auto tell = [&](std::size_t count) {
+      for (; told < count; ++told)
+        if (options_.interrupt) options_.interrupt();
+    };
+    const auto task = [&](std::size_t r) {
+      ++begun;
+      take(r, naming_file(network_, [&] { return plan_of(runs[r])->run(samples_[runs[r].sample].inputs); }));
+    };
+    run_tasks(0, runs.size(), share_of(runs, plans), task, [&] { tell(std::min(begun + 1, runs.size())); });
+    tell(runs.size());
+  }
+
+ private:
+  ThreadShare share_of(std::span<const ProofRun> runs, std::map<Fusion, ByShapes<const Plan>>& plans) {
+    if (runs.size() < 2 || num_threads() < 2) return {1, num_threads()};
+    const ProofRun& largest = *std::ranges::max_element(
+        runs, {}, [&](const ProofRun& each) { return bytes_of(samples_[each.sample].inputs); });
+    const auto& shapes = samples_[largest.sample].shapes;
+    ByShapes<const Plan>& of_level = plans[largest.level];
+    of_level.expect(shapes);
+    const std::size_t bytes =
+        of_level.use(shapes, [&] { return executable_.plan_for(shapes, executable_.assignment(), largest.level); })
+            ->arena_bytes();
+    const std::size_t limit = options_.memory_limit;
+    return share_threads(runs.size(), bytes, limit != 0 ? limit / 4 : std::min(kMostWorking, kWorking + 2 * bytes));
+  }
+
+  const Network& network_;
+  Executable& executable_;
+  const std::vector<ProofSample>& samples_;
+  const TypedModelOptions& options_;
+};
+
 /// Of the types that the network declares.
 TensorMap named(const Network& network, const std::vector<Tensor>& outputs) {
   TensorMap result;
@@ -134,36 +209,39 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   if (samples.empty()) return 0;
   const auto first_spec = specialize(*typed, samples.front().shapes);
   const Assignment types = assign_precisions(*first_spec, typed_options);
-  using Outputs = std::vector<Tensor>;
-  const auto run = [&](Executable& executable, const ProofSample& sample, Fusion level) {
-    if (convert_options.interrupt) convert_options.interrupt();
-    return naming_file(network, [&] {
-      return executable.plan_for(sample.shapes, executable.assignment(), level)->run(sample.inputs);
-    });
-  };
   std::optional<std::vector<std::string>> idle;
   // One network after the other, as many samples as outputs are kept of: never the weights of both.
+  std::size_t run_bytes = 0;  // Of outputs; 0: not known yet.
   for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+    std::vector<ProofRun> runs;
     std::vector<Outputs> expected;
     {
       Executable original(network, assignment, options);
-      for (std::size_t bytes = 0; end < samples.size() && bytes < kept_outputs; ++end)
-        for (Fusion level : levels_of(end)) {
-          expected.push_back(run(original, samples[end], level));
-          if (level == convert_options.fusion) outputs.push_back(named(network, expected.back()));
-          for (const Tensor& output : expected.back()) bytes += output.bytes();
+      ProofRunner runner(network, original, samples, convert_options);
+      for (std::size_t bytes = 0; end < samples.size() && bytes < kept_outputs;) {
+        std::vector<ProofRun> next;
+        const std::size_t fitting = run_bytes == 0 ? 1 : std::max((kept_outputs - bytes) / run_bytes, std::size_t{1});
+        for (const std::size_t last = end + std::min(fitting, samples.size() - end); end < last; ++end)
+          for (Fusion level : levels_of(end)) next.push_back({end, level});
+        const std::size_t before = expected.size();
+        expected.resize(before + next.size());
+        runner.run(next, [&](std::size_t r, Outputs each) { expected[before + r] = std::move(each); });
+        for (std::size_t r = before; r < expected.size(); ++r) {
+          bytes += bytes_of(expected[r]);
+          run_bytes = std::max(run_bytes, bytes_of(expected[r]));
         }
+        runs.insert(runs.end(), next.begin(), next.end());
+      }
       keep_idle(original.idle_bodies(assignment), idle);
     }
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      if (runs[r].level == convert_options.fusion) outputs.push_back(named(network, expected[r]));
     Executable converted(*typed, types, typed_options, first_spec);
-    auto next = expected.begin();
-    for (std::size_t s = begin; s < end; ++s)
-      for (Fusion level : levels_of(s)) {
-        const Outputs actual = run(converted, samples[s], level);
-        for (std::size_t o = 0; o < actual.size(); ++o)
-          compare(network, *typed, o, s, level, std::move((*next)[o]), actual[o]);
-        next++->clear();
-      }
+    ProofRunner(network, converted, samples, convert_options).run(runs, [&](std::size_t r, Outputs actual) {
+      for (std::size_t o = 0; o < actual.size(); ++o)
+        compare(network, *typed, o, runs[r].sample, runs[r].level, std::move(expected[r][o]), std::move(actual[o]));
+      expected[r].clear();
+    });
   }
   warn_of_idle(*idle);
   return static_cast<int>(samples.size() + (both_levels ? 1 : 0));

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <thread>
 
 #include "core/file.h"
+#include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/build_helpers.h"
 #include "engine/int8.h"
@@ -228,6 +231,48 @@ TEST(Convert, CanBeInterrupted) {
   const Requests requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "interrupted"), Error);
   EXPECT_FALSE(std::filesystem::exists(scratch("interrupted")));
+}
+
+TEST(Convert, ChecksSamplesSideBySideAndReportsEachRunOnce) {
+  testing::RandomNetwork made(3);
+  Case test(made, made.network());
+  const TensorMap first = test.options.samples.front();
+  for (int s = 1; s < 7; ++s) {
+    test.options.samples.push_back(first);
+    for (NamedTensor& input : test.options.samples.back()) {
+      if (input.tensor.type() != DataType::kFloat32) continue;
+      Tensor other(DataType::kFloat32, input.tensor.shape());
+      for (std::int64_t i = 0; i < other.size(); ++i)
+        other.data<float>()[i] = input.tensor.data<float>()[i] * static_cast<float>(s + 1) / 8.0f;
+      input.tensor = other;
+    }
+  }
+  BuildOptions build;
+  build.enabled.set(Precision::kFP16);
+  build.assume_lowest = true;
+  const Requests requested(test.network->layers.size());
+  std::vector<TensorMap> outputs;
+  for (const int threads : {1, 2, 3}) {
+    const ScopedThreads scoped(threads);
+    int runs = 0;
+    bool here = true;
+    test.options.interrupt = [&, caller = std::this_thread::get_id()] {
+      ++runs;
+      here &= std::this_thread::get_id() == caller;
+    };
+    const TypedModel result = test.run(build, requested, "side_by_side");
+    EXPECT_EQ(result.checked, 8);  // The first one without fusion, too.
+    // Both networks run on each, and one more call comes before the file is looked at by others.
+    EXPECT_EQ(runs, 2 * 8 + 1);
+    EXPECT_TRUE(here);
+    ASSERT_EQ(result.outputs.size(), 7u);
+    if (outputs.empty()) outputs = result.outputs;
+    for (std::size_t s = 0; s < outputs.size(); ++s)
+      for (std::size_t o = 0; o < outputs[s].size(); ++o)
+        EXPECT_TRUE(
+            std::ranges::equal(outputs[s][o].tensor.values<float>(), result.outputs[s][o].tensor.values<float>()))
+            << threads << " threads, sample " << s;
+  }
 }
 
 TEST(Convert, LargeModelsHaveExternalData) {
