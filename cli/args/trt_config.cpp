@@ -297,7 +297,9 @@ std::size_t TrtConfigArgs::memory_bytes() const {
 
 int TrtConfigArgs::num_threads() const { return checked_threads(threads.value_or(0), "[options] --threads"); }
 
-PrecisionSet TrtConfigArgs::precisions() const {
+PrecisionSet TrtConfigArgs::precisions() const { return with_smaller_blocks(named_precisions()); }
+
+PrecisionSet TrtConfigArgs::named_precisions() const {
   PrecisionSet result;
   for (const LayerForm& form : layer_forms())
     if (allowed[static_cast<std::size_t>(form.precision)])
@@ -309,7 +311,7 @@ PrecisionSet TrtConfigArgs::precisions() const {
     throw invalid_argument(
         "[options] --weights-only: expected a format for weights beside it; try --int4, --int8, --fp8, --nvfp4, "
         "--mxfp8 or --mxfp4");
-  if (!block_size) return with_smaller_blocks(result);
+  if (!block_size) return result;
   if (!result.has(Precision::kINT4))
     throw invalid_argument(
         "[options] --block-size: expected --int4 beside it; the other formats have blocks of a fixed size");
@@ -320,7 +322,7 @@ PrecisionSet TrtConfigArgs::precisions() const {
     log_once(LogLevel::kWarning,
              "[options] --block-size 32: TensorRT has int4 blocks of 64 and 128; ONNX Runtime runs these");
   result.set(*chosen);
-  return with_smaller_blocks(result);
+  return result;
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {

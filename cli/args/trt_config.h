@@ -33,6 +33,8 @@ struct TrtConfigArgs {
   bool& allow(Precision p) { return allowed[static_cast<std::size_t>(p)]; }
   /// What is allowed, with --weights-only and --block-size. Throws Error where these say nothing.
   PrecisionSet precisions() const;
+  /// The same without the smaller blocks that come with int4.
+  PrecisionSet named_precisions() const;
 
   void declare_profiles(OptionTable& table);
   /// The formats that operands are stored in as elements, --weights-only, --block-size, and how their scales are found.

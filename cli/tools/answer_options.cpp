@@ -40,17 +40,40 @@ AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
   return set.trial ? with_trial(std::move(answer), static_cast<std::size_t>(*set.trial)) : answer;
 }
 
-void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
-  for (const LayerForm& form : layer_forms()) {
-    if (form.precision == Precision::kFP32) continue;
-    bool& given = config.allow(form.precision);
-    const bool allowed = std::ranges::find(answer.precisions, form.name) != answer.precisions.end();
-    if (given && !allowed)
-      throw invalid_argument(
-          "[options] --answer and {0}: the answer lowers layers to {1} and holds for that alone; try a search with {0}",
-          form.flag(), fmt::join(answer.precisions, " and "));
-    given = allowed;
+namespace {
+
+/// Throws for formats that the words of the command ask for and the answer was not found with.
+void check_formats(const AnswerFile& answer, TrtConfigArgs config) {
+  const auto holds = [&](const LayerForm& form) {
+    return std::ranges::find(answer.precisions, form.name) != answer.precisions.end();
+  };
+  const auto refuse = [&](const std::string& words) {
+    throw invalid_argument(
+        "[options] --answer and {0}: the answer lowers layers to {1} and holds for that alone; try a search with {0}",
+        words, fmt::join(answer.precisions, " and "));
+  };
+  const bool named = !config.formats.empty() || std::ranges::any_of(layer_forms(), [&](const LayerForm& form) {
+    return !form.is_float() && config.allow(form.precision);
+  });
+  if (config.weights_only && !named) {
+    for (const LayerForm& form : layer_forms())
+      if (!form.is_float() && !form.is_of_weights() && holds(form)) refuse("--weights-only");
+    config.weights_only = false;
   }
+  for (const Precision each : config.named_precisions().members())
+    if (each != Precision::kFP32 && !holds(form_of(each))) refuse(form_of(each).flag());
+}
+
+}  // namespace
+
+void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
+  check_formats(answer, config);
+  config.weights_only = false;
+  config.block_size.reset();
+  config.formats.clear();
+  for (const LayerForm& form : layer_forms())
+    if (form.precision != Precision::kFP32)
+      config.allow(form.precision) = std::ranges::find(answer.precisions, form.name) != answer.precisions.end();
   if (!config.fusion) config.fusion = answer.fusion;
   if (!config.accumulation) config.accumulation = answer.accumulation;
   if (!config.attention) config.attention = answer.attention;
@@ -86,6 +109,7 @@ void apply_answer(RunOptions& options) {
   files.path = options.model.path();
   files.external_data = options.onnx.external_data_dir.value_or("");
   check_answer_model(files, answer, fmt::format("[options] --answer '{}'", *options.answer));
+  check_formats(answer, options.config);
   const std::vector<std::string> own = std::move(options.network.layer_precisions);
   options.network.layer_precisions.clear();
   const auto& runners = options.runners.runners;

@@ -457,3 +457,33 @@ def test_weights_that_are_no_numbers_are_the_reason_whatever_blocks_would_fit(ru
     assert outcome.code == 1 and "(MatMul) has no int4, since its weights hold infinities or NaN" in outcome.text, (
         outcome
     )
+
+
+@pytest.mark.parametrize(
+    "found,refused,taken",
+    [
+        ("--fp8", [["--weights-only"], ["--fp8", "--weights-only"], ["--formats", "int4"]], ["--fp8"]),
+        ("--int4", [["--int4", "--block-size", "32"], ["--formats", "int4-32"]], ["--int4", "--weights-only"]),
+        ("--nvfp4 --weights-only", [["--nvfp4"], ["--int8", "--weights-only"]], ["--nvfp4", "--weights-only"]),
+        ("--fp16", [["--formats", "int4"], ["--int8"]], ["--fp16"]),
+    ],
+)
+def test_answers_hold_for_the_formats_that_they_were_found_with(run, tmp_path, product, found, refused, taken):
+    """Others would be another file than the one that the search proved, and the log would not say so."""
+    flags = ["--load-inputs", "in.json"]
+    searched = run(
+        "precision", "search", "m.onnx", *found.split(), *flags, "--threshold", "0.9", "--save-answer", "a.json"
+    )
+    assert searched.code == 0, searched
+    assert run("convert", "m.onnx", "a.json", *flags, "-o", "whole.onnx").code == 0
+    whole = onnx.load(tmp_path / "whole.onnx")
+    for words in refused:
+        for tool in (
+            ["convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"],
+            ["run", "m.onnx", "--answer", "a.json"],
+        ):
+            outcome = run(*tool, *words, *flags)
+            assert outcome.code == 1 and "holds for that alone; try a search with" in outcome.text, outcome
+    assert not (tmp_path / "t.onnx").exists()
+    assert run("convert", "m.onnx", "--answer", "a.json", *taken, *flags, "-o", "t.onnx").code == 0
+    assert onnx.load(tmp_path / "t.onnx").graph == whole.graph
