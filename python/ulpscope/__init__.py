@@ -22,7 +22,7 @@ from .errors import Error, ErrorCode, InternalError
 
 if TYPE_CHECKING:
     from . import torch
-    from .arguments import FilePath, Names
+    from .arguments import FilePath, Names, Precisions
     from .answer import Answer, Bits, CurvePoint, Judgement, KeptLayer, LayerBits, Lowest, OutputError, Reason, Repair
     from .answer import Trial
     from .calibration import Calibration, calibrate
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .verification import Check, verify
 
 _HOME = {
-    "arguments": "FilePath Names",
+    "arguments": "FilePath Names Precisions",
     "answer": "Answer Bits CurvePoint Judgement KeptLayer LayerBits Lowest OutputError Reason Repair Trial",
     "calibration": "Calibration calibrate",
     "converting": "ConvertReport convert",
@@ -62,7 +62,7 @@ __all__ = [
     "Answer", "Bits", "BoundRun", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "DeviceTensor",
     "Engine", "Error", "ErrorCode", "FilePath", "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits",
     "Lowest", "Metric", "Model",
-    "Names", "OutputError", "Progress", "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial",
+    "Names", "OutputError", "Precisions", "Progress", "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial",
     "__version__", "calibrate", "convert", "from_torch", "measure_target", "quantize", "report", "search", "verify",
 ]  # fmt: skip
 

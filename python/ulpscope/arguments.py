@@ -11,7 +11,7 @@ import operator
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, Union
+from typing import Any, NamedTuple, Optional, NoReturn, ParamSpec, TypeVar, Union
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from .errors import invalid_argument
 FilePath = Union[str, "os.PathLike[str]"]
 #: One name, or several.
 Names = Union[str, Sequence[str]]
+#: "fp16", "float16", or a type of elements: numpy.float16, torch.float16.
+Precision = Union[str, Any]
+#: One precision, or several.
+Precisions = Union[Precision, Sequence[Precision]]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -39,6 +43,17 @@ def shown(value: object) -> str:
 def is_text(value: object) -> bool:
     """Without halves of surrogate pairs, which no file or name can hold."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def name_of_type(value: Any) -> Optional[str]:
+    """Of a type of elements: numpy.float16, numpy.dtype("float16"), those of ml_dtypes and of torch; None: of others."""
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return str(np.dtype(value).name)
+    if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+        return str(value).partition(".")[2]
+    if isinstance(value, type) and value.__module__ == "ml_dtypes":
+        return value.__name__
+    return None
 
 
 def _is_path(value: object) -> bool:
@@ -119,6 +134,13 @@ _KINDS = {
     "Model": _Kind(_is_model, "a path, bytes or an onnx.ModelProto", "ulpscope.from_torch for a module of torch"),
     "Names": _Kind(lambda value: is_text(value) or _is_sequence(value), "a name, or several", "['NAME']"),
     "None": _Kind(lambda value: value is None, "None"),
+    "Precision": _Kind(
+        lambda value: is_text(value) or name_of_type(value) is not None, "a precision, or a type of NumPy", "'fp16'"
+    ),
+    "Precisions": _Kind(
+        lambda value: is_text(value) or name_of_type(value) is not None or _is_sequence(value),
+        "a precision, or several, or types of NumPy", "['fp16']",
+    ),
     "PerOutput": _Kind(
         lambda value: _is_number(value) or _is_mapping(value, _is_number), "a number, or numbers by output"
     ),

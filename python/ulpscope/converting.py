@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer, Judgement, as_answer
-from .arguments import FilePath, Names, checked
+from .arguments import FilePath, Names, Precisions, checked
 from .calibration import Calibration, add_scales, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_in, samples_of
@@ -57,7 +57,7 @@ class ConvertReport:
 def convert(
     model: Model,
     answer: Optional[Union[Answer, FilePath]] = None,
-    precision: Names = "fp16",
+    precision: Optional[Precisions] = None,
     keep: Names = (),
     io_types: Optional[Mapping[str, str]] = None,
     data: Optional[Data] = None,
@@ -71,7 +71,7 @@ def convert(
     golden: Optional[Data] = None,
     metric: Metric = USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
-    fusion: str = "full",
+    fusion: Optional[str] = None,
     target: Optional[FilePath] = None,
     bias_correction: bool = False,
     progress: Watcher = None,
@@ -86,7 +86,8 @@ def convert(
 
     model:     a path, bytes, or an onnx.ModelProto; that of the answer.
     answer:    of ulpscope.search, or its file: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
-    precision: without an answer: "fp16", "bf16", "int8", or several: what int8 does not suit takes the other one.
+    precision: without an answer: "fp16" (None), "bf16", "int8", or several: what int8 does not suit takes the other.
+               numpy.float16 is "fp16". Beside an answer only what it was found with.
     keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered,
                but for those of `keep`.
                layer_precisions: {layer: "float32" | "float16" | "bfloat16" | "int8"}.
@@ -95,6 +96,7 @@ def convert(
                random numbers.
     relax:     neighbors of kept layers stay in float32, too, where casts cost more than they gain, if the outputs stay
                within the tolerance of the answer, or `threshold` of `metric`, of `golden`.
+    fusion:    None: that of the answer, else "full".
     verify:    run the new model against the old one: it has to give the bits of the chosen precisions.
     out:       also write the model there (and external data to OUT.data).
     backend:   who runs both models: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
@@ -121,6 +123,12 @@ def convert(
             _LOG.warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
         options = answer._native.model_options()
         options.cost_model = False
+        if precision is not None:
+            _check_found_with(list(options.precisions), precisions_of(precision, "precision"))
+        if fusion is not None:
+            options.fusion = fusion
+        if target is not None:
+            options.target = os.fspath(target)
         if weight_scales is not None or mx_scale_rule != "ceil" or calibration_inputs is not None:
             raise invalid_argument(
                 "[convert] weight_scales, mx_scale_rule, calibration_inputs: expected none of them with an answer, "
@@ -129,7 +137,8 @@ def convert(
     else:
         options = _core.ModelOptions()
         assign(
-            options, precisions=precisions_of(precision, "precision"), fusion=fusion, target=os.fspath(target or ""),
+            options, precisions=precisions_of("fp16" if precision is None else precision, "precision"),
+            fusion=fusion or "full", target=os.fspath(target or ""),
             weight_scales=weight_scales or "", mx_scale_rule=mx_scale_rule,
         )  # fmt: skip
     assign(options, threads=threads, backend=backend, memory_limit=memory_limit)
@@ -155,6 +164,15 @@ def convert(
         _core.measure_activations(loaded, given)
     with watched(progress) as report:
         return _write(loaded, samples, choice, answer, out, report)
+
+
+def _check_found_with(found: list[str], asked: list[str]) -> None:
+    others = [each for each in asked if each not in found]
+    if others:
+        raise invalid_argument(
+            f"[convert] precision: the answer lowers layers to {' and '.join(found)} and holds for that alone, "
+            f"got '{others[0]}' beside it; try a search with that, or no precision"
+        )
 
 
 def _samples(data: Optional[Data], answer: Optional[Answer], model: _core.Model) -> list[Arrays]:

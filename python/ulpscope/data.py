@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, Protocol, Union, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import FilePath, Names, is_text, shown
+from .arguments import FilePath, Names, Precisions, is_text, name_of_type, shown
 from .errors import Error, ErrorCode, invalid_argument
 from .native import _core
 
@@ -102,10 +102,24 @@ def names_of(value: Names, what: str) -> list[str]:
     return names
 
 
-def precisions_of(value: Names, what: str) -> list[str]:
-    """The same of precisions, by their short names: "float16" and "FP16" are "fp16"."""
+def precisions_of(value: Precisions, what: str) -> list[str]:
+    """The same of precisions, by their short names: "float16", "FP16" and numpy.float16 are "fp16"."""
     short = {request: name for name, request in _core.precisions()}
-    return [short.get(name, name) for name in map(str.lower, names_of(value, what))]
+    short.update({name.lower(): short for name, short in _OTHER_TYPES.items()})
+    several = [value] if isinstance(value, str) or name_of_type(value) is not None else list(value)
+    names = []
+    for each in several:
+        name = str(each) if is_text(each) else name_of_type(each)
+        if name is None:
+            raise invalid_argument(
+                f"[{what}] expected precisions ('fp16', 'bf16', 'int8', ...) or types of NumPy, got {shown(each)}"
+            )
+        names.append(name.lower())
+    return [short.get(name, name) for name in names]
+
+
+#: Types of ml_dtypes and torch that precisions are called by otherwise.
+_OTHER_TYPES = {"float8_e4m3fn": "fp8"}
 
 
 def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:

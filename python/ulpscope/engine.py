@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
-from .arguments import FilePath, checked, shown
+from .arguments import FilePath, Precision, checked, shown
 from .calibration import Calibration
 from .data import Source, precisions_of
 from .device import BoundRun, is_dlpack, is_on_device, stream_finder, stream_of
@@ -101,7 +101,7 @@ class Engine:
         model: Model,
         *,
         answer: Optional[Union[Answer, FilePath]] = None,
-        precision: Optional[str] = None,
+        precision: Optional[Precision] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
         calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]] = None,
         fusion: Optional[str] = None,

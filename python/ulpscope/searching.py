@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer
-from .arguments import FilePath, Names, checked
+from .arguments import FilePath, Names, Precisions, checked
 from .calibration import Calibration, add_scales
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Data, Source, names_of, outputs_of, path_of, precisions_of, samples_of
@@ -39,7 +39,7 @@ class SearchInterrupted(KeyboardInterrupt):
 def search(
     model: Model,
     data: Data,
-    precisions: Names = ("fp16",),
+    precisions: Precisions = ("fp16",),
     fallback: Names = ("float32",),
     hold_out: Union[Data, bool, None] = None,
     golden: Optional[Data] = None,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
-from .arguments import FilePath, Names, checked
+from .arguments import FilePath, Precisions, checked
 from .calibration import Calibration, add_scales
 from .data import Data, Source, precisions_of, samples_of
 from .errors import invalid_argument
@@ -22,7 +22,7 @@ def measure_target(
     path: FilePath,
     model: Optional[Model] = None,
     data: Optional[Data] = None,
-    precisions: Names = ("fp16",),
+    precisions: Precisions = ("fp16",),
     *,
     fusion: str = "full",
     calibration: Union[Calibration, Mapping[str, float], FilePath, None] = None,

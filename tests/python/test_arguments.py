@@ -190,3 +190,36 @@ def test_an_unknown_metric_is_named_without_a_threshold(place, monkeypatch):
         with pytest.raises(ulpscope.Error, match="metric: expected one of rel-l2, .*, got 'mse'") as caught:
             ulpscope.search("m.onnx", "x.npz", metric="mse", threshold=threshold)
         assert str(caught.value).count(",") == 8, caught.value
+
+
+@pytest.mark.parametrize("named", [np.float16, np.dtype("float16"), [np.float16], ("float16",), "FP16", ["fp16"]])
+def test_precisions_are_named_or_types_of_numpy(place, monkeypatch, named):
+    monkeypatch.chdir(place)
+    call, given = CALLS["search"]
+    answer = call(**{**given, "precisions": named})
+    assert answer._native.precisions == ["fp16"]
+    typed, report = ulpscope.convert("m.onnx", precision=named, data="x.npz")
+    assert report.lowered > 0
+
+
+@pytest.mark.parametrize(("named", "said"), [
+    ([None], r"\[precisions\] expected precisions \('fp16', .*\) or types of NumPy, got None"),
+    ([3], r"\[precisions\] expected precisions .*, got 3"),
+    (None, r"precisions: expected a precision, or several, or types of NumPy, got None; try \['fp16'\]"),
+    ([np.float64], "expected tf32, fp16, .*, got 'float64'"),
+])  # fmt: skip
+def test_what_names_no_precision(place, monkeypatch, named, said):
+    monkeypatch.chdir(place)
+    call, given = CALLS["search"]
+    with pytest.raises(ulpscope.Error, match=said):
+        call(**{**given, "precisions": named})
+
+
+def test_an_answer_beside_other_precisions_is_refused(place, monkeypatch):
+    """The file would be that of the answer, and nothing would say so."""
+    monkeypatch.chdir(place)
+    call, given = CALLS["search"]
+    answer = call(**given)
+    with pytest.raises(ulpscope.Error, match="lowers layers to fp16 and holds for that alone, got 'bf16' beside it"):
+        ulpscope.convert("m.onnx", answer, precision="bf16", data="x.npz")
+    assert ulpscope.convert("m.onnx", answer, precision=np.float16, data="x.npz")[1].lowered > 0
