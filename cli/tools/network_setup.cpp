@@ -147,9 +147,11 @@ InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const st
                           const std::string& what) {
   if (data.script) {
     std::shared_ptr<ScriptDataLoader> loader = host.open_data_loader(ScriptName::parse(*data.script, "load_data"));
-    return [loader] {
+    return [loader, bindings, script = *data.script, iteration = 0]() mutable {
       check_interrupted();
-      return loader->next();
+      auto sample = loader->next();
+      if (sample) check_present(*sample, bindings, fmt::format("'{}', iteration {}", script, iteration++));
+      return sample;
     };
   }
   return [paths = data.load_inputs, bindings, what, path = std::size_t{0}, next = std::size_t{0},
@@ -157,7 +159,10 @@ InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const st
     while (next == samples.size()) {
       if (path == paths.size()) return std::nullopt;
       log_info("Loading {} from {}", what, paths[path]);
-      samples = load_samples(paths[path++], bindings);
+      samples = load_samples(paths[path], bindings);
+      for (std::size_t i = 0; i < samples.size(); ++i)
+        check_present(samples[i], bindings, fmt::format("'{}', iteration {}", paths[path], i));
+      ++path;
       next = 0;
     }
     return std::move(samples[next++]);
@@ -187,6 +192,14 @@ std::vector<TensorMap> make_inputs(const ModelArgs& model, const DataLoaderArgs&
   std::vector<TensorMap> all;
   while (auto inputs = next()) all.push_back(std::move(*inputs));
   return all;
+}
+
+void check_any_inputs(std::size_t samples, const DataLoaderArgs& data) {
+  if (samples > 0) return;
+  const std::string source = data.script        ? *data.script
+                             : data.generates() ? "--iterations"
+                                                : fmt::format("{}", fmt::join(data.load_inputs, "', '"));
+  throw invalid_argument("[data] '{}': expected inputs of at least one iteration, got none; try other inputs", source);
 }
 
 TensorsByName by_name(const TensorMap& sample) {

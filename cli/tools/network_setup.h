@@ -48,6 +48,9 @@ std::vector<TensorMap> make_inputs(const ModelArgs& model, const DataLoaderArgs&
                                    const std::vector<std::pair<std::string, Shape>>& default_shapes,
                                    int iterations = 1);
 
+/// Throws Error where files or a script gave no inputs at all.
+void check_any_inputs(std::size_t samples, const DataLoaderArgs& data);
+
 /// Samples for public functions.
 TensorsByName by_name(const TensorMap& sample);
 std::vector<TensorsByName> by_name(const std::vector<TensorMap>& samples);

@@ -76,7 +76,7 @@ std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSe
     warn_of_kept_defaults(loaded, *setup.network);
     samples.push_back(adapt_inputs(loaded, bindings));
   }
-  if (samples.empty()) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
+  check_any_inputs(samples.size(), options.data);
   return samples;
 }
 

@@ -125,7 +125,7 @@ class VerifyTool : public Tool {
     std::vector<TensorMap> samples = make_inputs(
         model_, data_, *host, input_bindings(*loaded.network),
         data_.generates() ? fitting_shapes(*loaded.network, model_) : std::vector<std::pair<std::string, Shape>>{});
-    if (samples.empty()) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
+    check_any_inputs(samples.size(), data_);
     if (data_.generates())
       log_warning(
           "[verify] The inputs are random numbers, since none were given, and the answer names no files of inputs; try "

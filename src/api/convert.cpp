@@ -245,7 +245,8 @@ std::string nothing_lowered_text(const std::optional<AnswerFile>& file) {
 ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
                        const ConvertOptions& options) {
   LoadedModel& loaded = ModelAccess::loaded(model);
-  if (samples.empty()) throw invalid_argument("[convert] expected inputs to check the model with, got none");
+  if (samples.empty())
+    throw invalid_argument("[convert] expected inputs to check the model with, got none; try other samples");
   loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
   begin_limited(*loaded.network, loaded.build.memory_limit);
   Choice choice = make_choice(loaded, options);

@@ -89,7 +89,7 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   data.held_out = fitted_samples(*model.network, options.held_out);
   data.golden = ordered_outputs(*model.network, options.golden);
   const std::size_t own = data.samples.size(), all = own + data.held_out.size();
-  if (own == 0) throw invalid_argument("[data] expected inputs of at least one iteration, got none");
+  if (own == 0) throw invalid_argument("[data] expected inputs of at least one iteration, got none; try other samples");
   if (!data.golden.empty() && data.golden.size() != own && data.golden.size() != all)
     throw invalid_argument(
         "[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them again with the same "

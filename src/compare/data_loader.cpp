@@ -219,6 +219,30 @@ Tensor adapt(const NamedTensor& given, const InputBinding& binding) {
   return result;
 }
 
+std::vector<std::string> names_of(const TensorMap& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& each : tensors) names.push_back(each.name);
+  return names;
+}
+
+bool is_left_out(const InputBinding& binding, const std::vector<std::string>& names) {
+  return binding.has_default && std::ranges::find(names, binding.name) == names.end();
+}
+
+/// Which of the names the input is given by. A tensor that is another input's by name is not taken for this one.
+std::optional<std::size_t> find_input(const std::string& name, std::size_t place, const std::vector<std::string>& names,
+                                      const std::vector<std::string>& wanted) {
+  const auto found = find_similar(name, names, place);
+  const bool taken = found && names[*found] != name && std::ranges::find(wanted, names[*found]) != wanted.end();
+  return taken ? std::nullopt : found;
+}
+
+[[noreturn]] void throw_missing(const InputBinding& binding, const std::vector<std::string>& names,
+                                const std::string& where) {
+  throw invalid_argument("[inputs] {}Input tensor: {} | Does not exist in the provided input data, which has {}",
+                         where.empty() ? "" : where + ": ", binding.name, python_list(names));
+}
+
 }  // namespace
 
 std::vector<InputBinding> input_bindings(const Network& network) {
@@ -276,21 +300,21 @@ std::vector<TensorMap> generate_inputs(const DataLoaderOptions& options, const s
   return result;
 }
 
+void check_present(const TensorMap& loaded, const std::vector<InputBinding>& bindings, const std::string& where) {
+  const std::vector<std::string> wanted = names_of(bindings), names = names_of(loaded);
+  for (std::size_t place = 0; place < bindings.size(); ++place)
+    if (!is_left_out(bindings[place], names) && !find_input(bindings[place].name, place, names, wanted))
+      throw_missing(bindings[place], names, where);
+}
+
 TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>& bindings) {
-  const std::vector<std::string> wanted = names_of(bindings);
-  std::vector<std::string> names;
-  for (const NamedTensor& input : loaded) names.push_back(input.name);
+  const std::vector<std::string> wanted = names_of(bindings), names = names_of(loaded);
   TensorMap result;
   for (std::size_t place = 0; place < bindings.size(); ++place) {
     const InputBinding& binding = bindings[place];
-    if (binding.has_default && std::ranges::find(names, binding.name) == names.end()) continue;
-    const auto found = find_similar(binding.name, names, place);
-    // A tensor that is another input's by name is not taken for this one.
-    const bool taken =
-        found && names[*found] != binding.name && std::ranges::find(wanted, names[*found]) != wanted.end();
-    if (!found || taken)
-      throw invalid_argument("[inputs] Input tensor: {} | Does not exist in the provided input data, which has {}",
-                             binding.name, python_list(names));
+    if (is_left_out(binding, names)) continue;
+    const auto found = find_input(binding.name, place, names, wanted);
+    if (!found) throw_missing(binding, names, "");
     if (names[*found] != binding.name)
       log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
                                        ") does not match expected input name (" + binding.name + ").");

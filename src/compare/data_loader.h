@@ -50,6 +50,9 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
 /// All iterations.
 std::vector<TensorMap> generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings);
 
+/// Throws Error(kInvalidArgument) with `where` it comes from if the data lacks an input, by the rules of adapt_inputs.
+void check_present(const TensorMap& loaded, const std::vector<InputBinding>& bindings, const std::string& where);
+
 /// Loaded data made to fit the bindings, in their order: found by name (a similar name with a warning), cast to the
 /// type, permuted or reshaped to the shape (warnings). Those with a default are there if the data has their very name.
 /// Extra names are ignored.

@@ -1,9 +1,12 @@
 """Inputs in NumPy's files: the same samples as in the JSON files, sample by sample."""
+import json
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from cli_support import encode_array
 from search_support import outputs_of, save_inputs
 
 
@@ -88,6 +91,33 @@ def test_mistakes(run, two_inputs, tmp_path):
         outcome = run("run", "m.onnx", "--trt", "--load-inputs", file)
         assert outcome.code == 1 and message in outcome.text, (file, outcome)
         assert "defect" not in outcome.text
+
+
+def test_samples_that_lack_an_input_are_named_with_their_file(run, two_inputs, tmp_path):
+    whole = [{name: encode_array(values[0]) for name, values in two_inputs.items()} for _ in range(3)]
+    del whole[1]["b"]
+    (tmp_path / "lacks.json").write_text(json.dumps(whole))
+    (tmp_path / "none.json").write_text("[]")
+    (tmp_path / "lacks.py").write_text(
+        "import numpy as np\n\ndef load_data():\n    yield {}\n".format(
+            "{name: np.zeros(shape, np.float32) for name, shape in "
+            + repr({name: list(values[0].shape) for name, values in two_inputs.items() if name != "b"})
+            + ".items()}"
+        )
+    )
+    search = ["precision", "search", "m.onnx", "--fp16", "--threshold", "1", "--save-answer", "a.json"]
+    for tool in (["run", "m.onnx", "--trt"], search, ["convert", "m.onnx", "--fp16", "-o", "t.onnx"],
+                 ["run", "m.onnx", "--trt", "--int8"]):  # fmt: skip
+        outcome = run(*tool, "--load-inputs", "lacks.json")
+        assert outcome.code == 1 and "'lacks.json', iteration 1: Input tensor: b | Does not exist" in outcome.text, (
+            outcome
+        )
+        outcome = run(*tool, "--data-loader-script", "lacks.py")
+        assert outcome.code == 1 and "'lacks.py', iteration 0: Input tensor: b | Does not exist" in outcome.text, (
+            outcome
+        )
+    outcome = run(*search, "--load-inputs", "none.json")
+    assert outcome.code == 1 and "'none.json': expected inputs of at least one iteration, got none; try" in outcome.text
 
 
 def test_inspection_shows_arrays_as_they_are(run, tmp_path):

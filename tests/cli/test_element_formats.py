@@ -228,7 +228,7 @@ def test_calibration_inputs_that_say_nothing(run, tmp_path, product, name):
     save_inputs(tmp_path / "empty.json", [{}])
     save_inputs(tmp_path / "infinite.json", [{"x": np.full((ROWS, SUM), np.inf, np.float32)}])
     for file, message in (
-        ("empty.json", "sample 0: [inputs] Input tensor: x"),
+        ("empty.json", "'empty.json', iteration 0: Input tensor: x"),
         ("infinite.json", "got none that are finite"),
     ):
         outcome = run("run", "m.onnx", "--trt", name, "--calibration-inputs", file, "--load-inputs", "in.json")
