@@ -22,6 +22,7 @@ namespace {
 using json::Json;
 
 constexpr char kJournalFormat[] = "ulpscope-journal";
+constexpr std::string_view kHashed = "xxh3:";  ///< What hashes of a fingerprint begin with.
 constexpr int kVersion = 2;
 
 std::string line_of(const Json& json) {
@@ -102,10 +103,16 @@ void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprin
       if (name == wanted) return value;
     return {};
   };
-  for (const auto& [name, value] : fingerprint)
-    if (const std::string theirs = value_in(found, name); theirs != value) differ(name, theirs, value);
-  for (const auto& [name, value] : found)
-    if (const std::string ours = value_in(fingerprint, name); ours != value) differ(name, value, ours);
+  // What people chose comes first: a hash that differs because of that tells them nothing.
+  for (const bool hashes : {false, true}) {
+    const auto is_looked_at = [&](const std::string& ours, const std::string& theirs) {
+      return ours != theirs && (ours.starts_with(kHashed) || theirs.starts_with(kHashed)) == hashes;
+    };
+    for (const auto& [name, value] : fingerprint)
+      if (const std::string theirs = value_in(found, name); is_looked_at(value, theirs)) differ(name, theirs, value);
+    for (const auto& [name, value] : found)
+      if (const std::string ours = value_in(fingerprint, name); is_looked_at(ours, value)) differ(name, value, ours);
+  }
 }
 
 [[noreturn]] void throw_io(const std::filesystem::path& path, const std::string& what) {

@@ -142,6 +142,11 @@ def test_a_search_that_goes_on_gives_the_same_answer(search, tmp_path):
     for other in (["--bits", "6"], ["--objective", "bits", "--threshold", "0.01"]):
         outcome = search(*FORMATS, *other, "--journal", "j.jsonl", "--continue", "--force")
         assert outcome.code != 0 and "j.jsonl" in outcome.text, outcome
+        # What differs in the words of the command, not the hash of what they make of the network.
+        said = {"--bits": "--bits: expected '6'", "--objective": "criterion: expected 'kl <= 0.01'"}[other[0]]
+        assert said in outcome.text and "network: expected" not in outcome.text, outcome
+    outcome = search("--fp16", "--threshold", "1", "--journal", "j.jsonl", "--continue", "--force")
+    assert outcome.code != 0 and "precisions: expected 'fp16'" in outcome.text, outcome
     assert "--bits" in search(*FORMATS, "--bits", "6", "--journal", "j.jsonl", "--continue").text
 
 
