@@ -145,12 +145,31 @@ class QuantizationCheck {
           name);
   }
 
+  // --- Codes
+
+  /// Of constant weights: what stands for no number makes all that it is multiplied into none.
+  void check_code_values(const std::string& name) {
+    const Proto* proto = reads_codes_ ? graph_->constant(name) : nullptr;
+    if (proto == nullptr || (proto->data_type() != Proto::FLOAT8E4M3FN && proto->data_type() != Proto::FLOAT8E5M2))
+      return;
+    const Tensor codes = graph_->elements(name);
+    if (!codes) return;
+    // Without its sign, the code of the first value that is no number: NaN, or infinity of E5M2.
+    const int first = proto->data_type() == Proto::FLOAT8E4M3FN ? 0x7f : 0x7c;
+    const std::span all(static_cast<const std::uint8_t*>(codes.raw()), codes.bytes());
+    const auto count = std::ranges::count_if(all, [&](std::uint8_t code) { return (code & 0x7f) >= first; });
+    if (count > 0)
+      add(Severity::kProblem, Kind::kCodeValue, "{} of the {} codes in '{}' {} NaN{}: expected finite numbers", count,
+          codes.size(), name, count == 1 ? "is" : "are", first == 0x7f ? "" : " or infinite");
+  }
+
   // --- Shapes
 
   void check_pair() {
     const onnx::NodeProto& node = *node_;
     if (node.input_size() < 2) return;
     check_scale(node.input(1));
+    if (role_of(node) == Role::kDequantize) check_code_values(node.input(0));
     const int type = element_type();
     if (type == Proto::FLOAT8E5M2)
       add(Severity::kTensorRt, Kind::kType, "TensorRT quantizes to no float8e5m2, only to float8e4m3fn");

@@ -30,6 +30,7 @@ struct QuantizationProblem {
     kSeveralBlocked,  ///< Blocks along more than one axis, or along none.
     kPartialBlock,    ///< The last block is shorter.
     kOddElements,     ///< Elements of 4 bits that do not fill their bytes.
+    kCodeValue,       ///< Weights whose codes stand for NaN or an infinity.
     kUnusedCodes,     ///< No block reaches the largest value of its format.
     kSeveralScales,   ///< One tensor, quantized in different ways.
     kQuantizedAgain,  ///< Quantized in another way right after it came out of a DequantizeLinear.

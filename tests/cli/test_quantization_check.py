@@ -198,6 +198,18 @@ VIOLATIONS = {
         WARNING,
         "no block of 'w' has codes beyond 3, of 6",
     ),
+    "codes of fp8 that are NaN": (
+        weights(np.where(np.arange(128).reshape(4, 32) < 2, np.nan, ramp((4, 32), 448)).astype(E4M3), F(0.1)),
+        "dq",
+        PROBLEM,
+        "2 of the 128 codes in 'w' are NaN: expected finite numbers",
+    ),
+    "codes of e5m2 that are infinite": (
+        weights(np.where(np.arange(128).reshape(4, 32) < 1, np.inf, 1).astype(ml_dtypes.float8_e5m2), F(0.1)),
+        "dq",
+        PROBLEM,
+        "1 of the 128 codes in 'w' is NaN or infinite",
+    ),
     "several": (
         activations(again=SEVERAL),
         "q2",
