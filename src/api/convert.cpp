@@ -101,9 +101,11 @@ void check_formats(const Specialization& spec, const Choice& choice, const Quant
     for (const Precision p : choice.build.enabled.members()) {
       if (is_float(p)) continue;
       if (const std::string reason = quantized.refusal(spec, l, p); !reason.empty())
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("[convert] {}: expected layers to lower, got none; layer '{}' ({}) has no {}, since {}",
-                                choice.network->source, layer.name, layer.op->name, name_of(p), reason));
+        throw Error(
+            ErrorCode::kUnsupported,
+            fmt::format("[convert] {}: expected layers to lower, got none; layer '{}' ({}) has no {}, since {}; try "
+                        "--fp16 or --bf16 beside it, or another format",
+                        choice.network->source, layer.name, layer.op->name, name_of(p), reason));
     }
   }
 }

@@ -74,7 +74,9 @@ std::string activation_obstacle(const Specialization& spec, const Assignment& as
     const bool has_operator = encoding.second_scale || encoding.format == Format::kFloat8E4M3;
     return has_operator
                ? std::string()
-               : fmt::format("neither ONNX nor TensorRT has a form for activations in {}", to_string(encoding));
+               : fmt::format(
+                     "neither ONNX nor TensorRT has a form for activations in {}, only for weights (--weights-only)",
+                     to_string(encoding));
   }
   if (dequantized(spec, input) || (format_of(encoding.format).is_float && is_made_by_softmax(spec, input))) return {};
   if (assignment.scale.empty() || !usable(assignment.scale[input]))

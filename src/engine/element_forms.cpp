@@ -75,6 +75,11 @@ bool shares_one_scale(const Specialization& spec, const Layer& layer) {
   return std::ranges::all_of(largest, [&](float each) { return each == 0 || each * kSpread >= most; });
 }
 
+/// int4 blocks divide a sum that neither the default ones nor those that come with them do.
+bool fits_smaller_blocks(const Encoding& weights, std::int64_t sum) {
+  return weights.format == Format::kInt4 && weights.block > 32 && sum > 0 && sum % 32 == 0 && sum % 64 != 0;
+}
+
 /// The weights that the file has behind a DequantizeLinear are what the form would make of them.
 bool is_form_of_file(const Specialization& spec, const Layer& layer, const LayerForm& form) {
   const Encoding& weights = *form.weight.encoding;
@@ -105,7 +110,8 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
     if (ops::is_convolution(layer)) return fmt::format("convolutions have no {} form", form.name);
     const Sizes sizes = sizes_of(spec, layer);
     if (sizes.k == 0 || sizes.k % weights.block != 0)
-      return fmt::format("its sums of {} products are no multiple of blocks of {}", sizes.k, weights.block);
+      return fmt::format("its sums of {} products are no multiple of blocks of {}{}", sizes.k, weights.block,
+                         fits_smaller_blocks(weights, sizes.k) ? " (--block-size 32 fits)" : "");
     return {};
   }
   for (std::size_t i = 0; i < 2; ++i)

@@ -297,6 +297,7 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
     assert (
         outcome.code == 1
         and "got none; layer 'ragged' (MatMul) has no mxfp8, since its sums of 72 products" in outcome.text
+        and "; try --fp16 or --bf16 beside it, or another format" in outcome.text
     )
     save_inputs(tmp_path / "in.json", [{"x": random.standard_normal((3, 72)).astype(np.float32)} for _ in range(2)])
     outcome = run("precision", "search", "m.onnx", "--mxfp8", "--load-inputs", "in.json", "--threshold", "0.1")
@@ -305,6 +306,23 @@ def test_sums_that_blocks_do_not_divide(run, tmp_path):
     outcome = run("convert", "m.onnx", "--mxfp8", "--keep", "ragged", "-o", "t.onnx")
     assert outcome.code == 1 and "got none; all its float layers are kept" in outcome.text, outcome
     assert not (tmp_path / "t.onnx").exists()
+
+
+def test_blocks_that_would_fit_are_named(run, tmp_path):
+    """Sums of 96: neither 128 nor the 64 that come with it."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    constants = [numpy_helper.from_array(np.ones((96, 20), np.float32), "w")]
+    save(tmp_path, model(nodes, [info("x", [3, 96])], [info("y", [3, 20])], constants))
+    outcome = run("convert", "m.onnx", "--int4", "-o", "t.onnx")
+    assert outcome.code == 1 and "no multiple of blocks of 128 (--block-size 32 fits)" in outcome.text, outcome
+    assert run("convert", "m.onnx", "--int4", "--block-size", "32", "-o", "t.onnx").code == 0
+
+
+def test_formats_of_activations_that_no_file_has_are_tried_for_weights(run, tmp_path, product):
+    outcome = run("convert", "m.onnx", "--mxfp4", "-o", "t.onnx")
+    assert outcome.code == 1 and "only for weights (--weights-only)" in outcome.text, outcome
+    assert not (tmp_path / "t.onnx").exists()
+    assert run("convert", "m.onnx", "--mxfp4", "--weights-only", "-o", "t.onnx").code == 0
 
 
 def test_targets_without_the_format_are_refused(run, product):

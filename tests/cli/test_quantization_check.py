@@ -279,6 +279,25 @@ def test_nothing_is_said_of_well_formed_files(run, tmp_path, monkeypatch, name):
     assert found(run, WELL_FORMED[name]) == []
 
 
+@pytest.mark.parametrize(
+    "made, said",
+    [
+        (
+            weights(ramp((4, 32), 127), np.full((4, 2), 0.1, F), axis=1, block_size=-16),
+            "expected a 'block_size' of 0 or more, got -16",
+        ),
+        (
+            weights(ramp((4, 32), 448, E4M3), np.ones((4, 1), F).astype(E8M0), axis=1, block_size=32),
+            "got float8_e8m0fnu, the type of the scales; try the attribute 'output_dtype'",
+        ),
+    ],
+)
+def test_what_cannot_run_is_said_with_the_value(run, tmp_path, made, said):
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("run", "m.onnx", "--trt")
+    assert outcome.code == 1 and "layer 'dq' (DequantizeLinear)" in outcome.text and said in outcome.text, outcome
+
+
 def test_inspect_prints_a_section(run, tmp_path):
     onnx.save(VIOLATIONS["several"][0], tmp_path / "m.onnx")
     made = VIOLATIONS["e5m2"][0]

@@ -16,10 +16,11 @@ ScaleLayout scale_layout(const Context& ctx, const Shape& x, const Shape& scale)
   const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 1),
                                            static_cast<std::int64_t>(x.size()) + (x.empty() ? 1 : 0));
   const std::int64_t block = ctx.attributes().integer("block_size", 0);
+  if (block < 0) ctx.fail("expected a 'block_size' of 0 or more, got {}", block);
   const auto layout = DequantizedElements::layout(x, scale, axis, block);
   if (!layout)
     ctx.fail("a scale of shape {} does not fit an input of shape {} (axis {}, block_size {})", to_string(scale),
-             to_string(x), axis, std::max<std::int64_t>(block, 0));
+             to_string(x), axis, block);
   return *layout;
 }
 
@@ -119,7 +120,8 @@ void infer_dequantize_linear(InferContext& ctx) {
   ctx.set_type(0, type);
   require_type_of_first(ctx, {2});
   if (type != DataType::kUndefined && (physical_type(type) != DataType::kFloat32 || is_storage_only(type)))
-    ctx.fail("expected an output of float32, float16 or bfloat16, got {}", name_of(type));
+    ctx.fail("expected an output of float32, float16 or bfloat16, got {}{}", name_of(type),
+             number == 0 ? ", the type of the scales; try the attribute 'output_dtype'" : "");
   if (const DataType source = ctx.type(0);
       ctx.is_declared(0) && is_floating(source) && (!is_storage_only(source) || source == DataType::kFloat8E8M0))
     ctx.fail("expected integers or floats of 4 to 8 bits as input 0, got {}", name_of(source));
