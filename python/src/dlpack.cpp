@@ -201,6 +201,15 @@ bool is_dlpack(nb::handle value) {
   return true;
 }
 
+namespace {
+
+[[noreturn]] void refuse_place(nb::handle value, const std::string& why) {
+  throw invalid_argument("[run] a tensor of class '{}': expected its __dlpack_device__ to give (type, number): {}",
+                         nb::cast<std::string>(value.type().attr("__name__")), why);
+}
+
+}  // namespace
+
 bool DlPlace::is_on_cpu() const { return type == kCpu || type == kCudaHost; }
 bool DlPlace::is_on_cuda() const { return type == kCuda || type == kCudaManaged; }
 
@@ -210,10 +219,17 @@ DlPlace place_of(nb::handle value) {
     if (exchange->look(value.ptr(), &tensor) == 0) return {tensor.device.device_type, tensor.device.device_id};
     PyErr_Clear();
   }
-  PyObject* const said = PyObject_CallMethodObjArgs(value.ptr(), names().device, nullptr);
-  if (said == nullptr) throw nb::python_error();
-  const nb::object device = nb::steal(said);
-  return {nb::cast<int>(nb::int_(device[0])), nb::cast<int>(nb::int_(device[1]))};
+  try {
+    PyObject* const given = PyObject_CallMethodObjArgs(value.ptr(), names().device, nullptr);
+    if (given == nullptr) throw nb::python_error();
+    const nb::object device = nb::steal(given);
+    return {nb::cast<int>(nb::int_(device[0])), nb::cast<int>(nb::int_(device[1]))};
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    refuse_place(value, said(error));
+  } catch (const nb::cast_error&) {
+    refuse_place(value, "it gives no numbers");
+  }
 }
 
 DeviceTensor from_dlpack(nb::handle value, DlPlace place, StreamHandle stream, const ValueName& what, bool is_read) {

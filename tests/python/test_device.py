@@ -151,6 +151,18 @@ BAD_INPUTS = {
         r"input 'x': expected elements in row-major order without gaps, got the shape \(3, 4\) with strides \(1, 3\); "
         r"try .contiguous\(\)",
     ),
+    "no device": (
+        Other(X, device=None),
+        r"a tensor of class 'Other': expected its __dlpack_device__ to give \(type, number\): TypeError: 'NoneType'",
+    ),
+    "short device": (
+        Other(X, device=(CPU,)),
+        r"a tensor of class 'Other': expected its __dlpack_device__ to give \(type, number\): IndexError: tuple index",
+    ),
+    "named device": (
+        Other(X, device=("cpu", 0)),
+        r"a tensor of class 'Other': expected its __dlpack_device__ to give \(type, number\): it gives no numbers",
+    ),
     "refusal": (Other(X, refuses="it requires a gradient"), r"input 'x': .* raised BufferError: it requires a"),
 }  # fmt: skip
 
