@@ -6,6 +6,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "engine/quantized_choices.h"
 #include "precision/remote_samples.h"
 #include "precision/search_phases.h"
 #include "ulpscope/log.h"
@@ -161,10 +162,11 @@ void mark_far_apart(SearchState& search) {
     each.far_apart = true;
   }
   if (!names.empty())
-    log_verbose(
-        fmt::format("{} layer(s) stay above the lowest precision, since what they use of the tolerance differs "
-                    "much from sample to sample: {}",
-                    names.size(), fmt::join(names, ", ")));
+    log_once(LogLevel::kInfo,
+             fmt::format("[search] {} layer(s) stay above the lowest precision although they pass on these samples: "
+                         "what they use of the tolerance differs so much from sample to sample that others may use all "
+                         "of it; --margin 0.5 leaves this rule out. They are: {}",
+                         names.size(), first_names(names)));
 }
 
 }  // namespace

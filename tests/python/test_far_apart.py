@@ -67,7 +67,8 @@ def errors(model: bytes, kept: List[str], seeds: range) -> List[float]:
     return found
 
 
-def test_a_layer_that_other_samples_may_need_stays_high(model: bytes) -> None:
+def test_a_layer_that_other_samples_may_need_stays_high(model: bytes, caplog) -> None:
+    caplog.set_level("INFO", "ulpscope")
     samples, fresh = range(1, 9), range(1000, 1200)
     tolerance = 2.5 * max(errors(model, [], samples))
     options = {"threshold": tolerance, "objective": "smallest", "repair": False, "progress": False}
@@ -76,6 +77,9 @@ def test_a_layer_that_other_samples_may_need_stays_high(model: bytes) -> None:
     assert max(errors(model, ["beyond", "back"], fresh)) > 0.9 * tolerance
     wary = ulpscope.search(model, [sample(seed) for seed in samples], **options)
     assert wary.to_dict()["margin"] == 0.5
+    # Its effect alone would not keep it: the log says what does.
+    assert "what they use of the tolerance differs so much from sample to sample" in caplog.text
+    assert "They are: filter" in caplog.text
     kept = [layer.name for layer in wary.layers]
     assert kept == ["filter", "beyond", "back"]
     assert max(errors(model, kept, fresh)) < 0.7 * tolerance
