@@ -65,9 +65,9 @@ class VerifyTool : public Tool {
     table.section("Check", "where it runs, and what it is held against.");
     table.ours()
         .value({"--runner"}, runner_, "NAME",
-               "ulpscope (default): emulated; onnxrt: the typed model in ONNX Runtime; onnxrt-cuda: the same on a GPU; "
-               "tensorrt: the typed model in TensorRT")
-        .choose({"ulpscope", "onnxrt", "onnxrt-cuda", "tensorrt"});
+               "ulpscope (default): emulated; onnxrt (or onnxruntime): the typed model in ONNX Runtime; onnxrt-cuda: "
+               "the same on a GPU; tensorrt: the typed model in TensorRT")
+        .choose({"ulpscope", "onnxrt", "onnxrt-cuda", "tensorrt", "onnxruntime", "onnxruntime-cuda"});
     table.ours().value({"--golden"}, golden_, "FILE",
                        "Results to compare with (default: those of the model in float32, on the same runner)");
     table.list({"--rtol", "--rel-tol"}, comparison_.rtol, "[NAME:]X", "Instead of the answer's: relative tolerance");
@@ -172,7 +172,12 @@ class VerifyTool : public Tool {
         "--load-inputs with fresh ones");
   }
 
-  std::string runner() const { return runner_.value_or("ulpscope"); }
+  /// By its short name: the function of the package says onnxruntime, the options of `run` say onnxrt.
+  std::string runner() const {
+    const std::string name = runner_.value_or("ulpscope");
+    constexpr std::string_view kLong = "onnxruntime";
+    return name.starts_with(kLong) ? "onnxrt" + name.substr(kLong.size()) : name;
+  }
   /// Who computed what is judged.
   std::string place() const {
     const std::string backend = config_.backend_name();

@@ -83,6 +83,8 @@ def verify(
     >>> check.passed, check.error <= 1e-2, list(check.per_output)
     (True, True, ['y'])
     """
+    if runner.startswith("onnxrt"):  # as the command line calls it
+        runner = runner.replace("onnxrt", "onnxruntime", 1)
     if runner not in _RUNNERS:
         raise invalid_argument(f"[verify] runner: expected {', '.join(_RUNNERS)}, got {runner!r}")
     answer = as_answer(answer)

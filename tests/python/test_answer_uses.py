@@ -181,6 +181,7 @@ def test_verify_judges_the_emulation_and_onnxruntime(folder, samples, answer):
     session = ort.InferenceSession(typed.SerializeToString(), providers=["CPUExecutionProvider"])
     real = [rel_l2(session.run(None, each)[0], other) for each, other in zip(data, golden)]
     there = ulpscope.verify("m.onnx", answer, data, runner="onnxruntime")
+    assert ulpscope.verify("m.onnx", answer, data, runner="onnxrt") == there
     assert there.passed and there.error == pytest.approx(max(real), rel=1e-6) and there.predicted == check.error
     # Against ONNX Runtime's own float32, which is not quite ours; unless somebody says what is golden.
     assert (
