@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "api/loaded_model.h"
 #include "compare/accuracy.h"
@@ -96,7 +97,10 @@ class RunTool : public Tool {
     for (const std::string& path : options_.comparison.load_outputs) {
       check_sequential(path);
       log_info("Loading inference results from " + path);
-      for (auto& entry : load_results(path)) results.push_back(std::move(entry));
+      RunResults loaded = load_results(path);
+      if (std::ranges::all_of(loaded, [](const auto& entry) { return entry.second.empty(); }))
+        log_warning("'{}' has no results of any iteration: nothing is compared with it", path);
+      std::ranges::move(loaded, std::back_inserter(results));
     }
     if (options_.inference.postprocess_script) {
       const ScriptName script = ScriptName::parse(*options_.inference.postprocess_script, "postprocess_outputs");

@@ -33,3 +33,13 @@ def test_golden_results_without_an_output(run, tmp_path):
     assert outcome.code == 1 and said in outcome.err and "not judged" not in outcome.text, outcome
     outcome = run(*words, "--metric", "rel-l2", "--threshold", "y:0.01")
     assert outcome.code == 0 and "'golden.json' lacks the outputs ['z']: they are not judged" in outcome.out, outcome
+
+
+def test_results_without_iterations_are_said_to_compare_nothing(run, dynamic_model, tmp_path):
+    words = ["run", dynamic_model, "--trt", "--input-shapes", "x:[2,3]"]
+    assert run(*words, "--save-outputs", "golden.json").code == 0
+    outcome = run(*words, "--load-outputs", "golden.json")
+    assert outcome.code == 0 and "nothing is compared" not in outcome.text, outcome
+    (tmp_path / "golden.json").write_text('{"lst": [], "polygraphy_class": "RunResults"}')
+    outcome = run(*words, "--load-outputs", "golden.json")
+    assert "'golden.json' has no results of any iteration: nothing is compared with it" in outcome.text, outcome
