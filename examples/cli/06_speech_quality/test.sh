@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A trained network is NaN in FP16, ten layers stay in FP32, and the answer holds on 200 recordings that the search has not seen, or
+# A trained network is NaN in FP16, some layers stay in FP32, and the answer holds on 200 recordings that the search has not seen, or
 # with `./test.sh quick` on four. Exits 0 if each step ends as it should. Needs `ulpscope` on PATH, and Python with NumPy and speechmos.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")"
