@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/messages.h"
+#include "core/utf8.h"
 #include "onnx/type_support.h"
 
 namespace ulpscope::onnx_model {
@@ -77,10 +78,10 @@ void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefi
 std::string domain_of(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
 
 std::string node_name(const onnx::NodeProto& node) {
-  if (!node.name().empty()) return node.name();
+  if (!node.name().empty()) return as_utf8(node.name());
   for (const auto& output : node.output())
-    if (!output.empty()) return "node_of_" + output;
-  return "node_of_" + node.op_type();
+    if (!output.empty()) return "node_of_" + as_utf8(output);
+  return "node_of_" + as_utf8(node.op_type());
 }
 
 FunctionInliner::FunctionInliner(const onnx::ModelProto& model, const Opsets& model_opsets, std::string source)

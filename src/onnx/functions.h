@@ -32,7 +32,7 @@ inline const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, s
   return nullptr;
 }
 
-/// The node's name, else `node_of_<first output>`.
+/// The node's name, else `node_of_<first output>`: text for files and people, with what is no UTF-8 replaced.
 std::string node_name(const onnx::NodeProto& node);
 
 using Names = std::unordered_map<std::string, std::string>;

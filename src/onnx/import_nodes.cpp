@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/utf8.h"
 #include "onnx/importer.h"
 #include "ulpscope/error.h"
 
@@ -29,8 +30,9 @@ int Importer::opset_of(const FlatNode& node) const {
 }
 
 std::string Importer::unique_layer_name(const std::string& wanted) {
-  std::string name = wanted;
-  while (!layer_names_.insert(name).second) name = fmt::format("{}_{}", wanted, name_counter_++);
+  const std::string text = as_utf8(wanted);
+  std::string name = text;
+  while (!layer_names_.insert(name).second) name = fmt::format("{}_{}", text, name_counter_++);
   return name;
 }
 

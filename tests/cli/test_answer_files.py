@@ -155,3 +155,18 @@ def test_what_was_found_for_other_questions_and_models_stays(search, model, tmp_
     outcome = search("--save-answer", "a.json", path="other.onnx")
     assert outcome.code == 0 and "is the answer for another model" in outcome.out, outcome
     assert (tmp_path / "a.json").read_bytes() == before and (tmp_path / "a.2.json").exists()
+
+
+def test_names_of_nodes_that_are_no_utf8(run, search, tmp_path, model):
+    """ONNX Runtime takes such files. The answer has readable names, and finds its layers by them."""
+    proto = onnx.load(model)
+    proto.graph.node[1].name = "Sum_"
+    content = proto.SerializeToString()
+    assert content.count(b"Sum_") == 1
+    (tmp_path / "bytes.onnx").write_bytes(content.replace(b"Sum_", b"S\xa4m_"))
+    found = search("--save-answer", "a.json", path="bytes.onnx")
+    assert found.code == 0, found
+    assert "S\ufffdm_" in [layer["name"] for layer in json.loads((tmp_path / "a.json").read_text())["layers"]]
+    for tool in (["convert", "bytes.onnx", "a.json", "-o", "t.onnx"], ["verify", "bytes.onnx", "a.json"]):
+        outcome = run(*tool, "--load-inputs", "in.json")
+        assert outcome.code == 0, outcome
