@@ -132,6 +132,7 @@ std::vector<TensorMap> fitted_samples(const Network& network, std::span<const Te
     TensorMap tensors;
     for (const auto& [name, tensor] : sample) tensors.push_back({name, tensor});
     warn_of_kept_defaults(tensors, network);
+    check_present(tensors, bindings, fmt::format("sample {}", result.size()));
     result.push_back(adapt_inputs(tensors, bindings));
   }
   return result;

@@ -223,3 +223,19 @@ def test_an_answer_beside_other_precisions_is_refused(place, monkeypatch):
     with pytest.raises(ulpscope.Error, match="lowers layers to fp16 and holds for that alone, got 'bf16' beside it"):
         ulpscope.convert("m.onnx", answer, precision="bf16", data="x.npz")
     assert ulpscope.convert("m.onnx", answer, precision=np.float16, data="x.npz")[1].lowered > 0
+
+
+@pytest.mark.parametrize("function", ["search", "convert", "verify"])
+def test_samples_that_lack_an_input_are_numbered(place, monkeypatch, function):
+    monkeypatch.chdir(place)
+    call, given = CALLS["search"]
+    answer = call(**given)
+    (name,) = np.load("x.npz").files
+    samples = [{name: np.load("x.npz")[name][0]}, {}]
+    calls = {
+        "search": lambda: ulpscope.search("m.onnx", samples, precisions=["fp16"], progress=False),
+        "convert": lambda: ulpscope.convert("m.onnx", answer, data=samples),
+        "verify": lambda: ulpscope.verify("m.onnx", answer, samples),
+    }
+    with pytest.raises(ulpscope.Error, match=f"sample 1: Input tensor: {name} | Does not exist"):
+        calls[function]()
