@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/vector_clones.h"
 #include "formats/codes.h"
 #include "formats/rounding.h"
 #include "ulpscope/error.h"
@@ -85,6 +86,38 @@ void convert_array(const void* in, void* out, std::size_t count) noexcept {
   const From* source = static_cast<const From*>(in);
   To* target = static_cast<To*>(out);
   for (std::size_t i = 0; i < count; ++i) target[i] = convert_one<To>(source[i]);
+}
+
+/// In all of them a conversion through int64 is one to int32, which vectors have.
+template <typename From>
+ULPSCOPE_VECTOR_CLONES bool fit_32_bits(const From* values, std::size_t count) noexcept {
+  using Flag = std::conditional_t<sizeof(From) == 4, std::int32_t, std::int64_t>;  // As compilers vectorize it.
+  Flag inside = -1;
+  for (std::size_t i = 0; i < count; ++i) {
+    inside &= -static_cast<Flag>(values[i] >= static_cast<From>(-0x1p31));
+    inside &= -static_cast<Flag>(values[i] < static_cast<From>(0x1p31));
+  }
+  return inside != 0;
+}
+
+template <typename To, typename From>
+ULPSCOPE_VECTOR_CLONES void truncate_to_32_bits(const From* source, To* target, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) target[i] = static_cast<To>(static_cast<std::int32_t>(source[i]));
+}
+
+/// convert_array() of floats to integers.
+template <typename To, typename From>
+void truncate_array(const void* in, void* out, std::size_t count) noexcept {
+  constexpr std::size_t kSome = 512;  // What does not fit has few neighbors that wait for it.
+  const From* source = static_cast<const From*>(in);
+  To* target = static_cast<To*>(out);
+  for (std::size_t at = 0; at < count; at += kSome, source += kSome, target += kSome) {
+    const std::size_t some = std::min(kSome, count - at);
+    if (fit_32_bits(source, some))
+      truncate_to_32_bits(source, target, some);
+    else
+      convert_array<To, From>(source, target, some);
+  }
 }
 
 /// Calls `function` with a value-initialized object of the storage type of `type`.
@@ -181,8 +214,15 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
   if (is_storage_only(to))
     return convert_to_codes(from, static_cast<const std::byte*>(in), *format_of(to), static_cast<std::uint8_t*>(out),
                             count, conversion);
-  with_storage(from, [&](auto source) {
-    with_storage(to, [&](auto target) { convert_array<decltype(target), decltype(source)>(in, out, count); });
+  with_storage(from, [&]<typename From>(From) {
+    with_storage(to, [&]<typename To>(To) {
+      if constexpr (std::is_same_v<From, bool>)
+        convert_array<To, std::uint8_t>(in, out, count);  // Compilers have vectors of bytes, none of booleans.
+      else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>)
+        truncate_array<To, From>(in, out, count);
+      else
+        convert_array<To, From>(in, out, count);
+    });
   });
 }
 

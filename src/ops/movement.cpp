@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -92,6 +93,66 @@ void transpose_four(const std::uint32_t* from, std::int64_t in_step, std::uint32
 #endif
 }
 
+/// to[k * to_row + i] = from[i * rows + k]: an image's channels, taken apart.
+template <int rows, typename Word>
+ULPSCOPE_VECTOR_CLONES void unweave(const Word* __restrict from, Word* to, std::int64_t to_row, std::int64_t count) {
+  Word* __restrict a = to, * __restrict b = to + to_row, * __restrict c = b + to_row, * __restrict d = c + to_row;
+  for (std::int64_t i = 0; i < count; ++i) {
+    a[i] = from[i * rows];
+    b[i] = from[i * rows + 1];
+    if constexpr (rows > 2) c[i] = from[i * rows + 2];
+    if constexpr (rows > 3) d[i] = from[i * rows + 3];
+  }
+}
+
+/// to[i * rows + k] = from[k * from_row + i].
+template <int rows, typename Word>
+ULPSCOPE_VECTOR_CLONES void weave(const Word* from, std::int64_t from_row, Word* __restrict to, std::int64_t count) {
+  const Word *a = from, *b = from + from_row, *c = b + from_row, *d = c + from_row;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i * rows] = a[i];
+    to[i * rows + 1] = b[i];
+    if constexpr (rows > 2) to[i * rows + 2] = c[i];
+    if constexpr (rows > 3) to[i * rows + 3] = d[i];
+  }
+}
+
+/// Copies with few rows in the input, or in the output, that are woven into one on the other side. False: it is none.
+template <typename Word>
+bool copy_woven(const void* in, void* out, const Loops& outer, const Loops& loops, std::size_t dimension) {
+  constexpr std::int64_t kPiece = 4096;
+  const std::int64_t height = loops.sizes[dimension], width = loops.sizes.back();
+  const std::int64_t in_step = loops.in.back(), out_step = loops.out[dimension];
+  const bool apart = height <= 4 && in_step == height, together = width <= 4 && out_step == width;
+  if (!apart && !together) return false;
+  const std::int64_t rows = apart ? height : width, count = apart ? width : height;
+  const auto run_pieces = [&](auto copy, std::int64_t first, std::int64_t pieces, std::int64_t size) {
+    Loops cut = outer;
+    cut.sizes.push_back(pieces);
+    cut.in.push_back(kPiece * (apart ? in_step : 1));
+    cut.out.push_back(kPiece * (apart ? 1 : out_step));
+    for_each_row(cut, cut.sizes.size(), size * rows * static_cast<std::int64_t>(sizeof(Word)),
+                 [&](std::int64_t from, std::int64_t to) {
+                   copy(static_cast<const Word*>(in) + from + first * (apart ? in_step : 1),
+                        static_cast<Word*>(out) + to + first * (apart ? 1 : out_step), size);
+                 });
+  };
+  const auto run = [&](auto copy) {
+    const std::int64_t whole = count / kPiece;
+    if (whole > 0) run_pieces(copy, 0, whole, kPiece);
+    if (count % kPiece != 0) run_pieces(copy, whole * kPiece, 1, count % kPiece);
+  };
+  const auto run_rows = [&]<int number>(std::integral_constant<int, number>) {
+    run([&](const Word* from, Word* to, std::int64_t size) {
+      apart ? unweave<number>(from, to, out_step, size) : weave<number>(from, in_step, to, size);
+    });
+  };
+  rows == 2   ? run_rows(std::integral_constant<int, 2>{})
+  : rows == 3 ? run_rows(std::integral_constant<int, 3>{})
+              : run_rows(std::integral_constant<int, 4>{});
+  return true;
+}
+
 template <typename Word>
 void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimension) {
   constexpr std::int64_t kTile = 64 / sizeof(Word) > 16 ? 16 : 64 / sizeof(Word);
@@ -104,6 +165,7 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
     list->erase(list->begin() + static_cast<std::ptrdiff_t>(dimension));
     list->pop_back();
   }
+  if (copy_woven<Word>(in, out, outer, loops, dimension)) return;
   const std::size_t outer_rank = outer.sizes.size();
   const std::int64_t whole = height / kTile;
   const auto run_tiles = [&](std::int64_t first, std::int64_t tiles, std::int64_t rows) {
@@ -148,16 +210,22 @@ void copy_loops(const void* in, void* out, const Loops& loops) {
     });
   } else if (from_step == 0 && to_step == 1) {
     for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
-      const Word word = load_word<Word>(in, from);
-      for (std::int64_t i = 0; i < count; ++i) store_word(out, to + i, word);
+      std::fill_n(static_cast<Word*>(out) + to, count, load_word<Word>(in, from));
     });
   } else if (const auto dimension = transposed_dimension(loops)) {
     copy_transposed<Word>(in, out, loops, *dimension);
   } else {
-    for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t i = 0; i < count; ++i)
-        store_word(out, to + i * to_step, load_word<Word>(in, from + i * from_step));
-    });
+    const auto copy = [&](auto in_step, auto out_step) {
+      for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t i = 0; i < count; ++i)
+          store_word(out, to + i * out_step, load_word<Word>(in, from + i * in_step));
+      });
+    };
+    using Two = std::integral_constant<std::int64_t, 2>;
+    if (from_step == 2 && to_step == 1)
+      copy(Two{}, std::integral_constant<std::int64_t, 1>{});
+    else
+      copy(from_step, to_step);
   }
 }
 

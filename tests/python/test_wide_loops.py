@@ -5,12 +5,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+import ulpscope
 from ulpscope import Engine
 
 RANDOM = np.random.default_rng(0)
 
 
-def check(op, operands, expected, constants=(), opset=20, **attributes):
+def check(op, operands, expected, constants=(), opset=20, backend="cpu", **attributes):
     """All operands but those named by position in `constants` are inputs."""
     names = [f"i{i}" for i in range(len(operands))]
     feeds = {name: value for i, (name, value) in enumerate(zip(names, operands)) if i not in constants}
@@ -22,7 +23,7 @@ def check(op, operands, expected, constants=(), opset=20, **attributes):
          for i, e in enumerate(expected)], given)  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     for threads in (1, 3):
-        outputs = Engine(model, threads=threads).run(feeds)
+        outputs = Engine(model, threads=threads, backend=backend).run(feeds)
         for i, value in enumerate(expected):
             assert outputs[f"o{i}"].tobytes() == np.asarray(value).tobytes(), (op, threads, i)
 
@@ -221,3 +222,158 @@ def test_products_of_bytes(signs, zeros, a, b):
     expected = np.matmul(x.astype(np.int64) - of_x, w.astype(np.int64) - of_w).astype(np.int32)
     operands = [x, w] if zeros == "none" else [x, w, of_x, of_w]
     check("MatMulInteger", operands, [expected], constants=(1, 3) if zeros != "none" else (1,))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("perm,shape", [
+    ((0, 2, 3, 1), (2, 3, 37, 70)), ((0, 3, 1, 2), (2, 37, 70, 3)), ((1, 0), (2, 5000)), ((1, 0), (4097, 4)),
+    ((0, 2, 1), (3, 2, 9)), ((0, 2, 1), (3, 9, 4)), ((2, 0, 1), (2, 1, 3)), ((1, 0), (5, 11)),
+])  # fmt: skip
+def test_few_rows_are_turned(dtype, perm, shape):
+    x = RANDOM.integers(0, 200, shape).astype(dtype)
+    check("Transpose", [x], [np.ascontiguousarray(x.transpose(perm))], perm=list(perm))
+
+
+@pytest.mark.parametrize("step", [2, 3, -2])
+def test_every_other_element(step):
+    x = numbers(7, 61)
+    begin, end = (60, -100) if step < 0 else (0, 61)
+    sliced = np.ascontiguousarray(x[:, ::step])
+    check("Slice", [x, *(np.array([i]) for i in (begin, end, 1, step))], [sliced], (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.float32, np.int64])
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("begin,end", [
+    ((0, 1, 2, 3), (0, 1, 0, 2)), ((1, 0, 0, 0), (0, 2, 0, 0)), ((0, 0, 3, 0), (0, 0, 1, 0)), ((0,) * 4, (0,) * 4),
+    ((0, -1, 2, -2), (1, 3, -1, 0)), ((0, 1, 0, 1), (0, -1, 0, -1)), ((0, 0, 9, 20), (0, 0, 0, 17)),
+])  # fmt: skip
+def test_pads(dtype, mode, begin, end):
+    x = (numbers(2, 5, 7, 9) + 9).astype(dtype)
+    cut = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for b, e, n in zip(begin, end, x.shape))]
+    pads = [(max(b, 0), max(e, 0)) for b, e in zip(begin, end)]
+    value = np.array(1, dtype)
+    expected = np.pad(cut, pads, mode, **({"constant_values": value} if mode == "constant" else {}))
+    check("Pad", [x, np.array([*begin, *end]), value], [expected], (1, 2), mode=mode)
+
+
+def test_pads_that_leave_nothing_of_the_input():
+    check("Pad", [numbers(2, 3), np.array([0, -4, 0, 6]), np.float32(7)], [np.full((2, 5), 7, np.float32)], (1, 2))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_elements_by_indices(dtype, kind, axis):
+    x = RANDOM.integers(0, 200, (6, 9, 40)).astype(dtype)
+    shape = [4, 5, 33]
+    shape[axis] = 70
+    index = RANDOM.integers(-x.shape[axis], x.shape[axis], shape).astype(kind)
+    part = x[tuple(slice(None) if d == axis else slice(n) for d, n in enumerate(shape))]
+    positive = np.where(index < 0, index + x.shape[axis], index)
+    check("GatherElements", [x, index], [np.take_along_axis(part, positive, axis)], axis=axis)
+    # The last one of several with the same place stays.
+    updates = RANDOM.integers(0, 200, shape).astype(dtype)
+    expected = x.copy()
+    for at in np.ndindex(*shape):
+        place = list(at)
+        place[axis] = positive[at]
+        expected[tuple(place)] = updates[at]
+    check("ScatterElements", [x, index, updates], [expected], axis=axis, opset=18)
+
+
+@pytest.mark.parametrize("place", [0, 31, 64])
+@pytest.mark.parametrize("wrong", [5, -6])
+@pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])
+def test_indices_out_of_range(op, place, wrong):
+    x = numbers(5, 13)
+    index = RANDOM.integers(0, 5, (5, 13))
+    index.ravel()[place] = wrong
+    operands = [x, index] if op == "GatherElements" else [x, index, x]
+    with pytest.raises(ulpscope.Error, match=rf"index {wrong} is outside of \[-5, 4\]"):
+        check(op, operands, [x], axis=0, opset=18)
+
+
+@pytest.mark.parametrize("to", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+def test_floats_become_integers(of, to):
+    """By int64 and its low bits, beyond its range by its lowest number, as x86 has it."""
+    x = (RANDOM.normal(size=5000) * 10.0 ** RANDOM.integers(-3, 4, 5000)).astype(of)
+    for far in (None, 3e9, -(2.0**31), 2.0**31, 1e12, 2.0**63, -1e30, np.inf, np.nan):
+        if far is not None:
+            x[[700, 4999]] = far
+        inside = np.abs(x) < 2.0**63
+        wide = np.where(inside, np.where(inside, x, 0).astype(np.int64), np.iinfo(np.int64).min)
+        number = helper.np_dtype_to_tensor_dtype(np.dtype(to))
+        check("Cast", [x], [wide.astype(to)], to=number)
+
+
+@pytest.mark.parametrize("count", [1, 17, 40000])
+def test_booleans(count):
+    x = RANDOM.random(count) < 0.5
+    check("Not", [x], [~x])
+    check("Cast", [x], [x.astype(np.float32)], to=onnx.TensorProto.FLOAT)
+    check("Cast", [x], [x.astype(np.int64)], to=onnx.TensorProto.INT64)
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_max_unpool(larger):
+    x = numbers(2, 3, 4, 5) + 10
+    places = np.concatenate([RANDOM.permutation(2 * 3 * 8 * 10)]).reshape(-1)[: x.size].reshape(x.shape)
+    flat = np.zeros(2 * 3 * 8 * 10, np.float32)
+    flat[places.ravel()] = x.ravel()
+    expected, operands = flat.reshape(2, 3, 8, 10), [x, places]
+    if larger:
+        wide = np.zeros((2, 3, 9, 12), np.float32)
+        wide[..., :8, :10] = expected
+        expected, operands = wide, [x, places, np.array(wide.shape)]
+    check("MaxUnpool", operands, [expected], (2,) if larger else (), kernel_shape=[2, 2], strides=[2, 2])
+
+
+@pytest.mark.parametrize("m,k,n", [(1, 7, 33), (4, 5, 4), (9, 40, 16), (61, 300, 45), (3, 20, 100)])
+def test_products_in_float64(m, k, n):
+    """Each product and each sum rounded, in the order of k."""
+    a, b = RANDOM.normal(size=(m, k)), RANDOM.normal(size=(k, n))
+    expected = np.zeros((m, n))
+    for i in range(k):
+        expected = expected + a[:, i : i + 1] * b[i]
+    check("MatMul", [a, b], [expected])
+
+
+@pytest.mark.parametrize("groups,mask", [(1, True), (2, True), (2, False)])
+def test_deformed_convolutions(groups, mask):
+    """Positions outside of the image are zeros, even next to infinities that have no weight."""
+    x, w = (RANDOM.normal(size=s) for s in ((2, 4, 9, 8), (6, 4, 3, 3)))
+    offset = RANDOM.normal(size=(2, groups * 18, 9, 8)) * 2
+    offset[0, :2] = RANDOM.integers(-3, 4, (2, 9, 8))
+    x[1, 2, 3, 3] = np.inf
+    operands = [x, w, offset, RANDOM.normal(size=6)]
+    if mask:
+        operands.append(RANDOM.random((2, groups * 9, 9, 8)))
+    names = [f"i{i}" for i in range(len(operands))]
+    graph = helper.make_graph(
+        [helper.make_node("DeformConv", names, ["y"], pads=[1] * 4, offset_group=groups)], "g",
+        [helper.make_tensor_value_info(n, onnx.TensorProto.DOUBLE, o.shape) for n, o in zip(names, operands)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.DOUBLE, None)])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    feeds = dict(zip(names, operands))
+    result = Engine(model).run(feeds)["y"]
+    with np.errstate(invalid="ignore"):
+        expected = deformed(*operands[:4], operands[4] if mask else None, groups)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
+def deformed(x, w, offset, bias, mask, groups):
+    batch, channels, height, width = x.shape
+    result = np.zeros((batch, len(w), height, width)) + bias[:, None, None]
+    for n, c, i, j, tap in np.ndindex(batch, channels, height, width, 9):
+        slot = c // (channels // groups) * 9 + tap
+        at = (i + tap // 3 - 1 + offset[n, 2 * slot, i, j], j + tap % 3 - 1 + offset[n, 2 * slot + 1, i, j])
+        value = 0.0
+        for corner in np.ndindex(2, 2):
+            place = [int(np.floor(p)) + k for p, k in zip(at, corner)]
+            weight = np.prod([1 - abs(p - q) for p, q in zip(at, place)])
+            if 0 <= place[0] < height and 0 <= place[1] < width and weight != 0:
+                value += weight * x[n, c, place[0], place[1]]
+        result[n, :, i, j] += w[:, c, tap // 3, tap % 3] * value * (1 if mask is None else mask[n, slot, i, j])
+    return result

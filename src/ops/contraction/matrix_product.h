@@ -7,10 +7,17 @@
 
 namespace ulpscope::ops {
 
+/// multiply() of floats, with its bits, in vectors of instruction_set().
+void multiply_floats(const float* a, const float* b, float* out, std::int64_t m, std::int64_t n, std::int64_t k);
+void multiply_floats(const double* a, const double* b, double* out, std::int64_t m, std::int64_t n, std::int64_t k);
+
 /// out(m, n) = a(m, k) * b(k, n), all dense. T is the type of the accumulator too. Each element adds up its products in
 /// the order of k; integers wrap around. One thread.
 template <typename T>
 void multiply(const T* a, const T* b, T* out, std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
+  constexpr std::int64_t kSome = 4;  // So many rows are worth a copy of b.
+  if constexpr (std::is_floating_point_v<T>)
+    if (m >= kSome && n >= kSome) return multiply_floats(a, b, out, m, n, k);
   for (std::int64_t i = 0; i < m; ++i) {
     T* row = out + i * n;
     std::fill(row, row + n, T{});
@@ -25,7 +32,8 @@ void multiply(const T* a, const T* b, T* out, std::int64_t m, std::int64_t n, st
 /// The same on several threads: rows are split among them.
 template <typename T>
 void multiply_parallel(const T* a, const T* b, T* out, std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
-  const std::int64_t rows = std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, n * k));
+  constexpr std::int64_t kRows = std::is_floating_point_v<T> ? 24 : 1;  // Floats copy b for each task.
+  const std::int64_t rows = std::max(kRows, (1 << 18) / std::max<std::int64_t>(1, n * k));
   parallel_for(m, rows, [&](std::int64_t begin, std::int64_t end) {
     multiply(a + begin * k, b, out + begin * n, end - begin, n, k);
   });

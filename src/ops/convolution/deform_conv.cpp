@@ -1,9 +1,11 @@
 // Convolutions at moved positions, and the inverse of their unfolding.
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/window.h"
@@ -32,32 +34,83 @@ void infer_deform_conv(InferContext& ctx) {
   ctx.set_shape(0, g.output_shape());
 }
 
-/// The linear interpolation of a (d0, d1, d2) image at a position; elements outside are zeros. Leading dimensions that
-/// the operator does not have have size 1 and position 0.
-template <typename T>
-T interpolate(const T* image, const Window3::Triple& size, const std::array<T, 3>& at) {
-  std::array<std::int64_t, 3> base;
-  std::array<T, 3> fraction;
-  for (std::size_t d = 0; d < 3; ++d) {
-    if (!(at[d] > -1 && at[d] < static_cast<T>(size[d]))) return T{};
-    base[d] = static_cast<std::int64_t>(std::floor(at[d]));
-    fraction[d] = at[d] - static_cast<T>(base[d]);
-  }
-  T sum{};
-  for (unsigned corner = 0; corner < 8; ++corner) {
-    T weight{1};
-    std::int64_t offset = 0;
-    bool inside = true;
+/// The linear interpolation of images at positions; elements outside are zeros. Positions are of three dimensions:
+/// leading ones that the operator does not have have size 1 and position 0. Index: int32, which vectors are quick with,
+/// or int64 for large images.
+template <typename T, typename Index>
+class Samples {
+ public:
+  Samples(std::int64_t count, std::int64_t rank)
+      : count_(count), corners_(std::int64_t{1} << rank), offsets_(size()), weights_(size()) {}
+
+  void place(std::int64_t i, const Window3::Triple& size, const std::array<T, 3>& at) {
+    std::array<std::int64_t, 3> base{};
+    std::array<T, 3> fraction{};
+    bool near = true;
     for (std::size_t d = 0; d < 3; ++d) {
-      const bool upper = (corner >> (2 - d)) & 1u;
-      const std::int64_t i = base[d] + (upper ? 1 : 0);
-      weight *= upper ? fraction[d] : 1 - fraction[d];
-      inside = inside && i >= 0 && i < size[d];
-      offset = offset * size[d] + i;
+      near = near && at[d] > -1 && at[d] < static_cast<T>(size[d]);
+      if (!near) break;
+      base[d] = static_cast<std::int64_t>(std::floor(at[d]));
+      fraction[d] = at[d] - static_cast<T>(base[d]);
     }
-    if (inside && weight != 0) sum += weight * image[offset];
+    for (std::int64_t corner = 0; corner < corners_; ++corner) {
+      T weight{1};
+      std::int64_t offset = 0;
+      bool inside = near;
+      for (std::size_t d = 0; d < 3 && inside; ++d) {
+        const bool upper = (corner >> (2 - d)) & 1;
+        const std::int64_t p = base[d] + (upper ? 1 : 0);
+        weight *= upper ? fraction[d] : 1 - fraction[d];
+        inside = p >= 0 && p < size[d];
+        offset = offset * size[d] + p;
+      }
+      const auto slot = static_cast<std::size_t>(corner * count_ + i);
+      weights_[slot] = inside ? weight : T{};
+      offsets_[slot] = inside ? static_cast<Index>(offset) : 0;
+    }
   }
-  return sum;
+
+  /// out[i] = that of the image at place i.
+  void read(const T* image, T* out) const {
+    std::fill_n(out, count_, T{});
+    for (std::int64_t corner = 0; corner < corners_; ++corner)
+      add_weighted(image, offsets_.data() + corner * count_, weights_.data() + corner * count_, count_, out);
+  }
+
+ private:
+  /// What has no weight is not looked at: it may be an infinity.
+  static ULPSCOPE_VECTOR_CLONES void add_weighted(const T* __restrict image, const Index* __restrict offsets,
+                                                  const T* __restrict weights, std::int64_t count, T* __restrict out) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T value = weights[i] * image[offsets[i]];
+      out[i] += weights[i] != 0 ? value : T{};
+    }
+  }
+
+  std::size_t size() const { return static_cast<std::size_t>(count_ * corners_); }
+
+  const std::int64_t count_, corners_;
+  std::vector<Index> offsets_;  ///< Per corner and place.
+  std::vector<T> weights_;
+};
+
+/// Where the tap of a kernel looks, at all places of the output.
+template <typename T, typename Index>
+Samples<T, Index> samples_of(const Window3& w, std::int64_t rank, std::int64_t tap, const T* offsets) {
+  const std::int64_t volume = Window3::volume(w.output);
+  Samples<T, Index> samples(volume, rank);
+  const Window3::Triple k{tap / (w.kernel[1] * w.kernel[2]), tap / w.kernel[2] % w.kernel[1], tap % w.kernel[2]};
+  for (std::int64_t o = 0; o < volume; ++o) {
+    const Window3::Triple place{o / (w.output[1] * w.output[2]), o / w.output[2] % w.output[1], o % w.output[2]};
+    std::array<T, 3> at{};
+    for (std::int64_t d = 0; d < 3; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      at[i] = static_cast<T>(place[i] * w.strides[i] + k[i] * w.dilations[i] - w.pads_begin[i]);
+      if (d >= 3 - rank) at[i] += offsets[(d - (3 - rank)) * volume + o];
+    }
+    samples.place(o, w.input, at);
+  }
+  return samples;
 }
 
 void run_deform_conv(KernelContext& ctx) {
@@ -78,26 +131,23 @@ void run_deform_conv(KernelContext& ctx) {
     std::vector<T> columns(static_cast<std::size_t>(g.in_channels * taps * out_volume));
     for (std::int64_t n = 0; n < g.batch; ++n) {
       // Sampled inputs as a matrix (channel and tap, output position), then one product per group.
-      parallel_for(g.in_channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const std::int64_t channel = row / taps, tap = row % taps;
-          const std::int64_t slot = (n * offset_groups + channel / (g.in_channels / offset_groups)) * taps + tap;
-          const Window3::Triple k{tap / (w.kernel[1] * w.kernel[2]), tap / w.kernel[2] % w.kernel[1],
-                                  tap % w.kernel[2]};
-          const T* image = x + (n * g.in_channels + channel) * in_volume;
-          for (std::int64_t o = 0; o < out_volume; ++o) {
-            const Window3::Triple place{o / (w.output[1] * w.output[2]), o / w.output[2] % w.output[1],
-                                        o % w.output[2]};
-            std::array<T, 3> at{};
-            for (std::int64_t d = 0; d < 3; ++d) {
-              const auto i = static_cast<std::size_t>(d);
-              at[i] = static_cast<T>(place[i] * w.strides[i] + k[i] * w.dilations[i] - w.pads_begin[i]);
-              if (d >= 3 - rank) at[i] += offsets[(slot * rank + d - (3 - rank)) * out_volume + o];
-            }
-            const T value = interpolate(image, w.input, at);
-            columns[static_cast<std::size_t>(row * out_volume + o)] =
-                mask ? value * mask[slot * out_volume + o] : value;
-          }
+      const std::int64_t shared = g.in_channels / offset_groups;  // Channels that look at the same places.
+      const auto sample = [&](std::int64_t part, const auto& samples) {
+        const std::int64_t first = part / taps * shared;
+        const T* const factors = mask ? mask + (n * offset_groups * taps + part) * out_volume : nullptr;
+        for (std::int64_t channel = first; channel < first + shared; ++channel) {
+          T* const row = columns.data() + (channel * taps + part % taps) * out_volume;
+          samples.read(x + (n * g.in_channels + channel) * in_volume, row);
+          for (std::int64_t o = 0; factors != nullptr && o < out_volume; ++o) row[o] *= factors[o];
+        }
+      };
+      parallel_for(offset_groups * taps, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t part = begin; part < end; ++part) {
+          const T* const moved = offsets + (n * offset_groups * taps + part) * rank * out_volume;
+          if (in_volume <= std::numeric_limits<std::int32_t>::max())
+            sample(part, samples_of<T, std::int32_t>(w, rank, part % taps, moved));
+          else
+            sample(part, samples_of<T, std::int64_t>(w, rank, part % taps, moved));
         }
       });
       for (std::int64_t group = 0; group < g.groups; ++group) {

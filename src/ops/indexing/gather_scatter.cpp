@@ -1,11 +1,13 @@
 // Elements and slices that indices choose: read, written, or combined with others.
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "core/parallel.h"
 #include "formats/stored_elements.h"
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
+#include "ops/indexing/element_indices.h"
 #include "ops/movement.h"
 #include "ops/placing.h"
 
@@ -20,26 +22,6 @@ void check_element_indices(const Context& ctx, const Shape& data, const Shape& i
   if (!fits)
     ctx.fail("indices of shape {} do not fit data of shape {} along axis {}", to_string(indices), to_string(data),
              axis);
-}
-
-/// Calls function(i, offset into data) for every index i of the tensor of indices (input 1) in row-major order, where
-/// the coordinate `axis` is replaced by the index itself. Fails when an index is out of range.
-template <typename Function>
-void for_each_element_index(const KernelContext& ctx, const Shape& data, Function&& function) {
-  const std::vector<std::int64_t> values = ctx.input_ints(1), strides = strides_of(data);
-  const Shape& shape = ctx.input(1).shape();
-  const std::size_t a = axis_of(ctx, 0);
-  std::vector<std::int64_t> at(shape.size(), 0);
-  std::int64_t base = 0;  // the offset of all coordinates but `axis`
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    function(static_cast<std::int64_t>(i), base + normalize_index(ctx, values[i], data[a]) * strides[a]);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      if (d != a) base += strides[d];
-      if (++at[d] < shape[d]) break;
-      if (d != a) base -= strides[d] * shape[d];
-      at[d] = 0;
-    }
-  }
 }
 
 /// Calls function(row, offset of the slice in the data) for each index tuple of input 1. The first `batch_dims`
@@ -148,11 +130,16 @@ void infer_gather_elements(InferContext& ctx) {
 void run_gather_elements(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   void* out = ctx.output(0).raw();
+  const ElementIndices indices(ctx, in.shape());
+  std::atomic<bool> fit = true;
   with_word(in.type(), [&]<typename Word>(Word) {
-    for_each_element_index(ctx, in.shape(), [&](std::int64_t i, std::int64_t from) {
-      store_word(out, i, load_word<Word>(in.raw(), from));
+    const std::int64_t rows = indices.rows();
+    parallel_for(rows, items_per_task(rows, ctx.output(0).shape().back()), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        if (!indices.gather(row, static_cast<const Word*>(in.raw()), static_cast<Word*>(out))) fit = false;
     });
   });
+  if (!fit) indices.check();
 }
 
 void adjoint_gather_elements(AdjointContext& ctx) {
@@ -275,9 +262,17 @@ void run_scatter_elements(KernelContext& ctx) {
   run_copy(ctx);
   const Tensor& updates = ctx.input(2);
   Tensor& out = ctx.output(0);
+  const ElementIndices indices(ctx, out.shape());
+  indices.check();
+  const auto place = [&](const auto& write) {
+    for (std::int64_t row = 0; row < indices.rows(); ++row) indices.for_row(row, write);
+  };
+  if (ctx.attributes().text("reduction", "none") == "none")
+    return with_word(out.type(), [&]<typename Word>(Word) {
+      place([&](std::int64_t i, std::int64_t to) { store_word(out.raw(), to, load_word<Word>(updates.raw(), i)); });
+    });
   const Combine combine = find_combine(ctx, out.type());
-  for_each_element_index(ctx, out.shape(),
-                         [&](std::int64_t i, std::int64_t to) { combine(element(out, to), element(updates, i), 1); });
+  place([&](std::int64_t i, std::int64_t to) { combine(element(out, to), element(updates, i), 1); });
 }
 
 /// None for the reductions mul, max and min. `gather` reads where `scatter` writes; both with these attributes.

@@ -6,6 +6,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/forms.h"
 #include "ops/movement.h"
+#include "ops/movement/padded_axes.h"
 #include "ops/placing.h"
 
 namespace ulpscope::ops {
@@ -160,57 +161,6 @@ void infer_pad(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
-/// The element of [0, size) that stands at `at`, which may be outside.
-std::int64_t source_of(std::int64_t at, std::int64_t size, const std::string& mode) {
-  if (mode == "edge") return std::clamp<std::int64_t>(at, 0, size - 1);
-  const std::int64_t period = mode == "wrap" ? size : std::max<std::int64_t>(1, 2 * (size - 1));
-  const std::int64_t phase = (at % period + period) % period;
-  return phase < size ? phase : period - phase;
-}
-
-/// The copied part: all of the input that is not cropped.
-void copy_inside(const Tensor& in, Tensor& out, const Pads& pads) {
-  Shape shape = in.shape();
-  const std::vector<std::int64_t> from_strides = strides_of(in.shape()), to_strides = strides_of(out.shape());
-  std::int64_t from = 0, to = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    shape[d] += std::min<std::int64_t>(pads.begin[d], 0) + std::min<std::int64_t>(pads.end[d], 0);
-    if (shape[d] <= 0) return;
-    from -= std::min<std::int64_t>(pads.begin[d], 0) * from_strides[d];
-    to += std::max<std::int64_t>(pads.begin[d], 0) * to_strides[d];
-  }
-  copy_strided(in.type(), element(in, from), from_strides, element(out, to), to_strides, shape);
-}
-
-/// Repeats what lies inside, one axis after the other, the last first: when an axis is treated, all rows inside of it
-/// are complete along the later axes.
-void repeat_along(Tensor& out, const Pads& pads, std::size_t axis, const std::string& mode) {
-  const Shape& shape = out.shape();
-  const std::int64_t before = std::max<std::int64_t>(pads.begin[axis], 0),
-                     after = std::max<std::int64_t>(pads.end[axis], 0);
-  const std::int64_t size = shape[axis] - before - after;
-  const std::int64_t row = product(shape, axis + 1, shape.size());
-  const std::size_t bytes = static_cast<std::size_t>(row) * size_of(out.type());
-  // Only rows that are inside of the earlier axes; the others are repeated later.
-  Shape outer(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis));
-  const std::int64_t count = num_elements(outer);
-  for (std::int64_t o = 0; o < count; ++o) {
-    std::int64_t rest = o;
-    bool inside = true;
-    for (std::size_t d = axis; d-- > 0;) {
-      const std::int64_t at = rest % shape[d];
-      rest /= shape[d];
-      inside &=
-          at >= std::max<std::int64_t>(pads.begin[d], 0) && at < shape[d] - std::max<std::int64_t>(pads.end[d], 0);
-    }
-    if (!inside) continue;
-    const auto place = [&](std::int64_t i) { return element(out, (o * shape[axis] + i) * row); };
-    for (std::int64_t i = 0; i < shape[axis]; ++i)
-      if (i < before || i >= before + size)
-        std::memcpy(place(i), place(before + source_of(i - before, size, mode)), bytes);
-  }
-}
-
 /// What mode constant puts around: `given`, input 2, else the attribute.
 template <typename Context>
 Tensor fill_of(const Context& ctx, const Tensor* given, DataType type) {
@@ -226,15 +176,9 @@ void run_pad(KernelContext& ctx) {
   if (out.size() == 0) return;
   const Pads pads = pads_of(ctx);
   const std::string mode = ctx.attributes().text("mode", "constant");
-  if (mode == "constant") {
-    const Tensor value = fill_of(ctx, ctx.has_input(2) ? &ctx.input(2) : nullptr, out.type());
-    const auto grows = [](std::int64_t pad) { return pad > 0; };
-    if (std::ranges::any_of(pads.begin, grows) || std::ranges::any_of(pads.end, grows))
-      fill_elements(out.type(), out.raw(), out.size(), value.raw());
-  }
-  copy_inside(in, out, pads);
-  if (mode != "constant")
-    for (std::size_t axis = in.shape().size(); axis-- > 0;) repeat_along(out, pads, axis, mode);
+  const Tensor value =
+      mode == "constant" ? fill_of(ctx, ctx.has_input(2) ? &ctx.input(2) : nullptr, out.type()) : Tensor();
+  pad_elements(in, padded_axes(in.shape(), pads.begin, pads.end, mode), value, out);
 }
 
 /// Elements [begin, end) along an axis, the last one first. REQUIRES: begin < end.
@@ -434,20 +378,14 @@ std::optional<Placed> placed_axes(const Layer& layer, const Shape& input, DataTy
   Placed result;
   result.fill =
       pads_input ? fill_of(ctx, ctx.has_input(2) ? values[2] : nullptr, type) : Tensor::scalar(0.0f).cast(type);
+  const std::vector<PaddedAxis> axes = padded_axes(input, pads.begin, pads.end, mode);
   for (std::size_t d = 0; d < input.size(); ++d) {
-    const std::int64_t begin = pads.begin[d], output = input[d] + begin + pads.end[d];
-    if (begin == 0 && pads.end[d] == 0) continue;
+    const std::int64_t output = axes[d].length();
+    if (pads.begin[d] == 0 && pads.end[d] == 0) continue;
     if (std::max(input[d], output) > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
-    // What is left when the others are cropped.
-    const std::int64_t first = std::max<std::int64_t>(-begin, 0);
-    const std::int64_t size = input[d] - first - std::max<std::int64_t>(-pads.end[d], 0);
     PlacedAxis& axis = result.axes.emplace_back(static_cast<std::int64_t>(d), Tensor(DataType::kInt32, {output}));
-    for (std::int64_t i = 0; i < output; ++i) {
-      const std::int64_t at = i - std::max<std::int64_t>(begin, 0);
-      const bool outside = mode == "constant" && (at < 0 || at >= size);
-      axis.index.data<std::int32_t>()[i] =
-          outside ? -1 : static_cast<std::int32_t>(first + (mode == "constant" ? at : source_of(at, size, mode)));
-    }
+    for (std::int64_t i = 0; i < output; ++i)
+      axis.index.data<std::int32_t>()[i] = static_cast<std::int32_t>(axes[d].source(i));
   }
   return result;
 }

@@ -31,6 +31,15 @@ void run_bit_shift(KernelContext& ctx) {
   ctx.fail("expected direction LEFT or RIGHT, got '{}'", direction);
 }
 
+/// On bytes, since compilers have no vectors of negated booleans.
+void run_not(KernelContext& ctx) {
+  map_unary(ctx.input(0), ctx.output(0), [](const void* a, void* out, std::int64_t count, Coefficients) {
+    const auto* x = static_cast<const std::uint8_t*>(a);
+    auto* y = static_cast<std::uint8_t*>(out);
+    for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] == 0;
+  });
+}
+
 void run_is_inf(KernelContext& ctx) {
   const auto found = [](auto x, float positive, float negative) -> bool {
     constexpr auto infinity = std::numeric_limits<decltype(x)>::infinity();
@@ -78,7 +87,7 @@ OpTable logic() {
       // Xor, ai.onnx 1, 7: logical exclusive or with NumPy broadcasting.
       binary<Boolean>({.name = "Xor"}, [](bool a, bool b) { return a != b; }),
       // Not, ai.onnx 1: logical negation.
-      unary<Boolean>({.name = "Not", .precision = kFixed}, [](bool x) { return !x; }),
+      fixed_op({.name = "Not", .types = {set_of(Boolean{})}, .kind = OpKind::kPointwise}, infer_same_as_first, run_not),
 
       // Equal, ai.onnx 1, 7, 11, 13, 19: a == b with NumPy broadcasting.
       binary<AllTypes>({.name = "Equal"}, [](auto a, auto b) { return a == b; }),

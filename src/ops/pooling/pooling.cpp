@@ -248,10 +248,12 @@ void run_max_unpool(KernelContext& ctx) {
   if (wanted.size() != shape.size())
     ctx.fail("expected an output shape of {} dimensions, got {}", shape.size(), to_string(wanted));
   const std::int64_t total = num_elements(shape);
-  const auto indices = ctx.input(1).values<std::int64_t>();
-  if (indices.size() != static_cast<std::size_t>(x.size()))
-    ctx.fail("expected {} indices, one per value, got {}", x.size(), indices.size());
+  const Tensor& given = ctx.input(1);
+  if (given.size() != x.size()) ctx.fail("expected {} indices, one per value, got {}", x.size(), given.size());
+  const Tensor converted = given.type() == DataType::kInt64 ? given : given.cast(DataType::kInt64);
+  const std::span<const std::int64_t> indices(converted.data<std::int64_t>(), static_cast<std::size_t>(x.size()));
   const auto strides = strides_of(wanted);
+  const bool same = wanted == shape;
   with_type(NumericTypes{}, ctx, x.type(), [&]<typename T>(T) {
     const T* in = x.data<T>();
     T* out = ctx.output(0).data<T>();
@@ -259,6 +261,10 @@ void run_max_unpool(KernelContext& ctx) {
     for (std::size_t i = 0; i < indices.size(); ++i) {
       if (indices[i] < 0 || indices[i] >= total)
         ctx.fail("index {} is outside of a tensor of shape {}", indices[i], to_string(shape));
+      if (same) {
+        out[indices[i]] = in[i];
+        continue;
+      }
       std::int64_t rest = indices[i], at = 0;
       bool inside = true;
       for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
