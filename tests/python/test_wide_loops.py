@@ -176,9 +176,43 @@ def test_blocks_that_overlap(image, block, strides, dilations, pads):
     ("bk,bkj->bj", [(1, 7), (4, 7, 24)]), ("ii,ij->ij", [(6, 6), (6, 19)]), ("iijj,k->ik", [(3, 3, 2, 2), (17,)]),
 ])  # fmt: skip
 def test_sums_of_products(equation, shapes):
-    """Products in float32, summed in float64 over the last index first."""
+    """Where they run as they are defined, products in float32, summed in float64 over the last index first."""
     operands = [RANDOM.normal(size=shape).astype(np.float32) for shape in shapes]
-    check("Einsum", operands, [summed(equation, operands)], equation=equation)
+    check("Einsum", operands, [summed(equation, operands)], backend="plain", equation=equation)
+    outputs = Engine(einsum(equation, operands)).run({"a": operands[0], "b": operands[1]})
+    # Sums of up to 40 products of normal numbers, in float32.
+    np.testing.assert_allclose(outputs["y"], summed(equation, operands), rtol=0, atol=1e-5)
+
+
+def einsum(equation, operands):
+    graph = helper.make_graph(
+        [helper.make_node("Einsum", ["a", "b"], ["y"], equation=equation)], "g",
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, o.shape) for n, o in zip("ab", operands)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize("equation,turn", [
+    ("bij,bjk->bik", lambda a, b: (a, b)), ("bij,bkj->bik", lambda a, b: (a, b.transpose(0, 2, 1))),
+    ("bji,bjk->bik", lambda a, b: (a.transpose(0, 2, 1), b)), ("jk,bji->bik", lambda a, b: (b.transpose(0, 2, 1), a)),
+    ("ibj,jbk->bik", lambda a, b: (a.transpose(1, 0, 2), b.transpose(1, 0, 2))),
+    ("bij,bjk->ikb", lambda a, b: (a, b)),
+])  # fmt: skip
+def test_products_of_matrices_by_indices(equation, turn):
+    """Einsum of two tensors is MatMul, with its bits."""
+    sizes = {"b": 3, "i": 37, "j": 70, "k": 45}
+    terms = equation.split("->")[0].split(",")
+    operands = [RANDOM.normal(size=[sizes[c] for c in term]).astype(np.float32) for term in terms]
+    outputs = Engine(einsum(equation, operands), threads=2).run({"a": operands[0], "b": operands[1]})
+    a, b = (np.ascontiguousarray(m) for m in turn(*operands))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "b"], ["y"])], "g",
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, o.shape) for n, o in (("a", a), ("b", b))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    product = Engine(model, threads=1).run({"a": a, "b": b})["y"]
+    result = product.transpose(1, 2, 0) if equation.endswith("ikb") else product
+    assert outputs["y"].tobytes() == np.ascontiguousarray(result).tobytes()
 
 
 def summed(equation, operands):

@@ -2,6 +2,7 @@
 // the operator's reference kernel.
 #include <algorithm>
 
+#include "backend/cpu/attention.h"
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/movement.h"
@@ -19,7 +20,7 @@ void Lowering::lower(const LayerKernel& kernel) {
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel) ||
-                  lower_rows(kernel) || lower_matmul_integer(kernel)))
+                  lower_rows(kernel) || lower_matmul_integer(kernel) || lower_einsum(kernel) || lower_softmax(kernel)))
     return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
@@ -104,10 +105,13 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs,
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }
   const Layer& l = layer(kernel.layer);
-  auto step = make_reference_kernel(l, std::move(types), rounding, !kernel.open,
+  auto step = make_reference_kernel(l, types, rounding, !kernel.open,
                                     subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{},
                                     kernel.accumulator);
-  if (!kernel.open && !rounding.empty()) step = make_nbits_kernel(l, std::move(step), rounding[0]);
+  if (!kernel.open && !rounding.empty()) {
+    step = make_nbits_kernel(l, std::move(step), rounding[0]);
+    step = make_attention_kernel(l, std::move(types), std::move(rounding), std::move(step));
+  }
   add_step(std::move(step), std::move(inputs), std::move(outputs), kernel.layer);
   for (const Store& output : kernel.outputs) settle(output, kernel.layer);
 }

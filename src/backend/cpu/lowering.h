@@ -83,6 +83,14 @@ class Lowering {
   /// Slice and Split of what lies channels last; a Slice of everything is a view.
   bool lower_cut(const LayerKernel& kernel);
   bool lower_rows(const LayerKernel& kernel);
+
+  // lower_einsum.cpp
+  /// Einsum of two tensors that is a product of matrices.
+  bool lower_einsum(const LayerKernel& kernel);
+  int arranged(int slot, const std::vector<std::int64_t>& strides, const std::vector<std::size_t>& order,
+               const Shape& sizes, LayerId id);
+  /// Softmax and LogSoftmax over other than last dimensions.
+  bool lower_softmax(const LayerKernel& kernel);
   /// A QuantizeLinear and its DequantizeLinear are one step, which keeps the layout of what they read: what follows
   /// then sums in the order of the weakly typed int8 layer.
   bool lower_quantization(const LayerKernel& kernel);

@@ -100,6 +100,21 @@ class ChannelMeanKernel final : public Kernel {
   const std::int64_t batch_, positions_, channels_;
 };
 
+class ArrangingKernel final : public Kernel {
+ public:
+  ArrangingKernel(std::vector<std::int64_t> strides, Shape shape)
+      : strides_(std::move(strides)), shape_(std::move(shape)) {}
+
+  std::string name() const override { return "arranged"; }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    ops::copy_strided(DataType::kFloat32, inputs[0]->raw(), strides_, outputs[0]->raw(), shape_);
+  }
+
+ private:
+  const std::vector<std::int64_t> strides_;
+  const Shape shape_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::int64_t> widths) {
@@ -108,6 +123,10 @@ std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::
 
 std::unique_ptr<Kernel> make_cut_kernel(const Shape& input, const ops::Cut& cut, const Shape& output) {
   return std::make_unique<CutKernel>(input, cut, output);
+}
+
+std::unique_ptr<Kernel> make_arranging_kernel(std::vector<std::int64_t> strides, Shape shape) {
+  return std::make_unique<ArrangingKernel>(std::move(strides), std::move(shape));
 }
 
 std::unique_ptr<Kernel> make_channel_mean_kernel(std::int64_t batch, std::int64_t positions, std::int64_t channels) {

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
+#include "backend/cpu/packed_columns.h"
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
-#include "core/division.h"
 #include "core/file.h"
 #include "core/instruction_set.h"
 #include "core/memory.h"
@@ -22,40 +22,9 @@ namespace {
 
 using Index = std::int64_t;
 
-constexpr Index kFewRows = 3;  ///< So few read b once: it is not worth packing.
+constexpr Index kRowsInPlace = 3;  ///< So few read b once: it is not worth packing.
 
 bool has_onednn() { return !onednn_version().empty(); }
-
-/// A matrix b [k, n] in memory, or as [n, k].
-struct Columns {
-  const float* values;
-  Index stride;  ///< From row to row.
-  bool transposed;
-
-  const float* at(Index column) const { return values + column * (transposed ? stride : 1); }
-};
-
-Index packed_size(Index k, Index columns) { return k * round_up(columns, program_kernels().product.lanes); }
-
-/// Columns [begin, end) as ProductPart::b wants them.
-void pack_columns(const Columns& b, Index k, Index begin, Index end, float* to) {
-  const ProductKernels& kernels = program_kernels().product;
-  const Index panel = kernels.panel, whole = b.transposed ? 0 : (end - begin) / panel;
-  // Row by row, so that neighbors are read together.
-  for (Index i = 0; i < k && whole != 0; ++i)
-    for (Index p = 0; p < whole; ++p)
-      std::memcpy(to + (p * k + i) * panel, b.values + i * b.stride + begin + p * panel,
-                  static_cast<std::size_t>(panel) * sizeof(float));
-  for (Index column = begin + whole * panel; column < end; column += panel) {
-    const Index width = std::min(panel, end - column), stored = round_up(width, kernels.lanes);
-    float* const part = to + (column - begin) * k;
-    if (width < stored) std::fill_n(part, k * stored, 0.0f);
-    if (b.transposed)
-      kernels.transpose(b.at(column), b.stride, width, k, part, stored);
-    else
-      for (Index i = 0; i < k; ++i) std::copy_n(b.values + i * b.stride + column, width, part + i * stored);
-  }
-}
 
 /// The matrices of a batch, one after the other, in packed form.
 struct PackedWeights {
@@ -91,7 +60,7 @@ class PackedMatMul final : public Kernel {
         k_(spec.k_end != 0 ? spec.k_end - spec.k_begin : spec.k),
         offset_a_(spec.k_begin * (spec.transpose_a ? spec.m : 1)),
         offset_b_(spec.k_begin * (spec.transpose_b ? 1 : spec.n)),
-        in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kFewRows),
+        in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kRowsInPlace),
         pieces_(spec, k_, panel()) {
     spec_.constant_b = {};
     if (!spec.constant_b) return;
@@ -223,7 +192,7 @@ std::unique_ptr<Kernel> make_packed_matmul_kernel(const MatMulSpec& spec, const 
   if (spec.type_a != DataType::kFloat32 || spec.type_b != DataType::kFloat32 || spec.panels_b) return nullptr;
   constexpr Index kSomeRows = 16, kLargeMatrix = 1 << 18;
   const bool read_once = spec.m <= kSomeRows && spec.k * spec.n > kLargeMatrix;
-  if (has_onednn() && !spec.constant_b && (read_once || (spec.transpose_b && spec.m <= kFewRows))) return nullptr;
+  if (has_onednn() && !spec.constant_b && (read_once || (spec.transpose_b && spec.m <= kRowsInPlace))) return nullptr;
   return std::make_unique<PackedMatMul>(spec, cache, std::move(post_ops));
 }
 

@@ -11,30 +11,6 @@ namespace {
 
 using Indices = std::vector<std::size_t>;
 
-struct Roles {
-  Indices batch, rows, columns, sums;
-};
-
-/// Nothing where an index is summed over in one operand alone, or occurs twice in one.
-std::optional<Roles> roles_of(const ops::EinsumForm& form, const std::vector<Shape>& shapes) {
-  if (form.axes.size() != 2) return std::nullopt;
-  Roles roles;
-  for (std::size_t index = 0; index < form.sizes.size(); ++index) {
-    // An axis of size 1 repeats its element: such an operand does not have the index.
-    const auto count = [&](std::size_t i) {
-      int found = 0;
-      for (std::size_t axis = 0; axis < shapes[i].size(); ++axis)
-        found += form.axes[i][axis] == index && shapes[i][axis] == form.sizes[index] ? 1 : 0;
-      return found;
-    };
-    const int a = count(0), b = count(1);
-    if (a > 1 || b > 1) return std::nullopt;
-    if (index >= form.results && (a == 0 || b == 0)) return std::nullopt;
-    (index >= form.results ? roles.sums : a == 0 ? roles.columns : b == 0 ? roles.rows : roles.batch).push_back(index);
-  }
-  return roles;
-}
-
 /// One dimension in place of several, the last one the innermost.
 struct Merged {
   std::int64_t size = 1, stride = 0;
@@ -106,7 +82,7 @@ struct Layers::IndexedProduct {
 std::optional<Layers::IndexedProduct> Layers::indexed_product(const ops::EinsumForm& form, const Operand& first,
                                                               const Operand& second, DataType result) {
   const std::vector<Shape> shapes{shape(first.tensor), shape(second.tensor)};
-  const auto roles = roles_of(form, shapes);
+  const auto roles = ops::roles_of(form, shapes);
   const DataType type = type_of(first.rounding);
   if (!roles || type_of(second.rounding) != type || (result != type && result != DataType::kFloat32))
     return std::nullopt;

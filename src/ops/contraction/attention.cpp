@@ -6,26 +6,14 @@
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
+#include "ops/contraction/attention_form.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
 namespace {
 
-enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kValidLengths };
-enum Output { kY, kPresentKey, kPresentValue, kScores };
-
-/// Q, K and V are (batch, heads, sequence, size), or (batch, sequence, heads * size) when `packed`.
-struct AttentionSizes {
-  bool packed = false;
-  std::int64_t batch = 0, q_heads = 0, kv_heads = 0, queries = 0, new_keys = 0, past = 0, size = 0, v_size = 0;
-  std::int64_t keys() const { return past + new_keys; }
-
-  /// Offset of row (b, h, s) in a tensor of `heads` heads with `count` positions of `width` elements.
-  std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t heads, std::int64_t count,
-                   std::int64_t width) const {
-    return (packed ? (b * count + s) * heads + h : (b * heads + h) * count + s) * width;
-  }
-};
+using enum AttentionPlaces::Input;
+using enum AttentionPlaces::Output;
 
 template <typename Context>
 AttentionSizes attention_sizes(const Context& ctx) {
@@ -102,68 +90,6 @@ void append_cache(const AttentionSizes& s, const T* past, const T* added, std::i
   });
 }
 
-/// What is added to the scores: the mask input, causality, the sliding window and the lengths of the sequences.
-template <typename T>
-class Bias {
- public:
-  Bias(const KernelContext& ctx, const AttentionSizes& s) : sizes_(s) {
-    const Attributes& attributes = ctx.attributes();
-    causal_ = attributes.integer("is_causal", 0) != 0;
-    left_ = attributes.integer("left_window_size", -1);
-    right_ = attributes.integer("right_window_size", -1);
-    if (ctx.has_input(kValidLengths)) {
-      lengths_ = ctx.input_ints(kValidLengths);
-      if (lengths_.size() != static_cast<std::size_t>(s.batch))
-        ctx.fail("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size());
-    }
-    if (!ctx.has_input(kMask)) return;
-    const Tensor& mask = ctx.input(kMask);
-    if (mask.type() == DataType::kBool)
-      flags_ = mask.data<bool>();
-    else
-      values_ = mask.data<T>();
-    columns_ = mask.rank() == 0 ? 1 : mask.shape().back();
-    strides_ = broadcast_strides(mask.shape(), Shape(4, 2));  // any target of rank 4: dimensions of size 1 do not move
-  }
-
-  /// The bias of one query, for all keys; false when every key is excluded.
-  bool fill(std::int64_t b, std::int64_t h, std::int64_t query, T* bias) const {
-    constexpr T kNever = -std::numeric_limits<T>::infinity();
-    const std::int64_t length = lengths_.empty() ? sizes_.keys() : lengths_[static_cast<std::size_t>(b)];
-    const std::int64_t position = query + (sizes_.past > 0    ? sizes_.past
-                                           : lengths_.empty() ? 0
-                                                              : length - sizes_.queries);
-    bool any = false;
-    for (std::int64_t key = 0; key < sizes_.keys(); ++key) {
-      T value{};
-      if (flags_ || values_) {
-        const std::int64_t at = b * strides_[0] + h * strides_[1] + query * strides_[2] + key * strides_[3];
-        if (columns_ > 1 && key >= columns_)
-          value = kNever;
-        else if (flags_)
-          value = flags_[at] ? T{} : kNever;
-        else
-          value = values_[at];
-      }
-      if ((causal_ && key > position) || (left_ >= 0 && key < position - left_) ||
-          (right_ >= 0 && key > position + right_) || key >= length)
-        value = kNever;
-      bias[key] = value;
-      any = any || value != kNever;
-    }
-    return any;
-  }
-
- private:
-  AttentionSizes sizes_;
-  bool causal_ = false;
-  std::int64_t left_ = -1, right_ = -1, columns_ = 0;
-  std::vector<std::int64_t> lengths_;
-  const bool* flags_ = nullptr;
-  const T* values_ = nullptr;
-  std::vector<std::int64_t> strides_;
-};
-
 template <typename T>
 void softmax_row_in_place(T* row, std::int64_t count) {
   T largest = -std::numeric_limits<T>::infinity(), sum{};
@@ -172,70 +98,56 @@ void softmax_row_in_place(T* row, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) row[i] /= sum;
 }
 
+/// The scores of one query, and what of its row is wanted.
+template <typename T>
+void attend_row(const AttentionCall<T>& call, std::int64_t b, std::int64_t h, std::int64_t i, std::vector<T>& scores,
+                std::vector<T>& added, std::vector<T>& query, std::vector<T>& sum) {
+  const AttentionSizes& s = call.sizes;
+  const std::int64_t keys = s.keys(), kv = h / s.heads_of_one();
+  const T* row = call.q.at(b, h) + i * call.q.row;
+  for (std::int64_t d = 0; d < s.size; ++d) query[static_cast<std::size_t>(d)] = row[d] * call.root;
+  for (std::int64_t k = 0; k < keys; ++k) {
+    const T* key = call.keys.at(b, kv) + k * call.keys.row;
+    T dot{};
+    for (std::int64_t d = 0; d < s.size; ++d) dot += query[static_cast<std::size_t>(d)] * (key[d] * call.root);
+    scores[static_cast<std::size_t>(k)] = dot;
+  }
+  const auto expose = [&](std::int64_t stage) {
+    if (call.exposed && call.exposed_stage == stage)
+      std::copy(scores.begin(), scores.end(), call.exposed + ((b * s.q_heads + h) * s.queries + i) * keys);
+  };
+  expose(0);
+  if (call.softcap > 0)
+    for (T& value : scores) value = call.softcap * std::tanh(value / call.softcap);
+  expose(1);
+  const bool any = call.bias.fill(b, h, i, added.data());
+  for (std::size_t k = 0; k < scores.size(); ++k) scores[k] += added[k];
+  expose(2);
+  if (any)
+    softmax_row_in_place(scores.data(), keys);
+  else
+    std::ranges::fill(scores, T{});
+  expose(3);
+  if (!call.y.data) return;
+  std::ranges::fill(sum, T{});
+  for (std::int64_t k = 0; k < keys; ++k) {
+    const T weight = scores[static_cast<std::size_t>(k)];
+    const T* value = call.values.at(b, kv) + k * call.values.row;
+    for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
+  }
+  std::ranges::copy(sum, call.y.at(b, h) + i * call.y.row);
+}
+
 template <typename T>
 void attend(KernelContext& ctx) {
-  const AttentionSizes s = attention_sizes(ctx);
-  const Attributes& attributes = ctx.attributes();
-  const T scale =
-      attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1)) : T{1} / std::sqrt(static_cast<T>(s.size));
-  const T root = std::sqrt(scale), softcap = static_cast<T>(attributes.real("softcap", 0));
-  const std::int64_t mode = attributes.integer("qk_matmul_output_mode", 0), keys = s.keys();
-  const auto cache = [&](int past, int added, int present, std::int64_t width) {
-    Tensor out = ctx.has_output(present) ? ctx.output(present)
-                                         : Tensor(ctx.input(added).type(), {s.batch, s.kv_heads, keys, width});
-    append_cache<T>(s, ctx.has_input(past) ? ctx.input(past).data<T>() : nullptr, ctx.input(added).data<T>(), width,
-                    out.data<T>());
-    return out;
-  };
-  Tensor all_keys = cache(kPastKey, kK, kPresentKey, s.size),
-         all_values = cache(kPastValue, kV, kPresentValue, s.v_size);
-  const Bias<T> bias(ctx, s);
-  const T* q = ctx.input(kQ).data<T>();
-  T* y = ctx.has_output(kY) ? ctx.output(kY).data<T>() : nullptr;
-  T* exposed = ctx.has_output(kScores) ? ctx.output(kScores).data<T>() : nullptr;
-  const T* key_data = all_keys.data<T>();
-  const T* value_data = all_values.data<T>();
+  const AttentionCall<T> call(ctx);
+  const AttentionSizes& s = call.sizes;
   parallel_for(s.batch * s.q_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> scores(static_cast<std::size_t>(keys)), added(scores), query(static_cast<std::size_t>(s.size)),
+    std::vector<T> scores(static_cast<std::size_t>(s.keys())), added(scores), query(static_cast<std::size_t>(s.size)),
         sum(static_cast<std::size_t>(s.v_size));
-    for (std::int64_t head = begin; head < end; ++head) {
-      const std::int64_t b = head / s.q_heads, h = head % s.q_heads;
-      const std::int64_t kv = b * s.kv_heads + h / (s.q_heads / s.kv_heads);
-      for (std::int64_t i = 0; i < s.queries; ++i) {
-        const T* row = q + s.row(b, h, i, s.q_heads, s.queries, s.size);
-        for (std::int64_t d = 0; d < s.size; ++d) query[static_cast<std::size_t>(d)] = row[d] * root;
-        for (std::int64_t k = 0; k < keys; ++k) {
-          const T* key = key_data + (kv * keys + k) * s.size;
-          T dot{};
-          for (std::int64_t d = 0; d < s.size; ++d) dot += query[static_cast<std::size_t>(d)] * (key[d] * root);
-          scores[static_cast<std::size_t>(k)] = dot;
-        }
-        const auto expose = [&](std::int64_t stage) {
-          if (exposed && mode == stage)
-            std::copy(scores.begin(), scores.end(), exposed + (head * s.queries + i) * keys);
-        };
-        expose(0);
-        if (softcap > 0)
-          for (T& value : scores) value = softcap * std::tanh(value / softcap);
-        expose(1);
-        const bool any = bias.fill(b, h, i, added.data());
-        for (std::size_t k = 0; k < scores.size(); ++k) scores[k] += added[k];
-        expose(2);
-        if (any)
-          softmax_row_in_place(scores.data(), keys);
-        else
-          std::ranges::fill(scores, T{});
-        expose(3);
-        if (!y) continue;
-        std::ranges::fill(sum, T{});
-        for (std::int64_t k = 0; k < keys; ++k) {
-          const T weight = scores[static_cast<std::size_t>(k)];
-          const T* value = value_data + (kv * keys + k) * s.v_size;
-          for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
-        }
-        std::copy(sum.begin(), sum.end(), y + s.row(b, h, i, s.q_heads, s.queries, s.v_size));
-      }
-    }
+    for (std::int64_t head = begin; head < end; ++head)
+      for (std::int64_t i = 0; i < s.queries; ++i)
+        attend_row(call, head / s.q_heads, head % s.q_heads, i, scores, added, query, sum);
   });
 }
 
@@ -335,6 +247,98 @@ void adjoint_rotary_embedding(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+template <typename T>
+AttentionBias<T>::AttentionBias(const KernelContext& ctx, const AttentionSizes& s) : sizes_(s) {
+  const Attributes& attributes = ctx.attributes();
+  causal_ = attributes.integer("is_causal", 0) != 0;
+  left_ = attributes.integer("left_window_size", -1);
+  right_ = attributes.integer("right_window_size", -1);
+  if (ctx.has_input(kValidLengths)) {
+    lengths_ = ctx.input_ints(kValidLengths);
+    if (lengths_.size() != static_cast<std::size_t>(s.batch))
+      ctx.fail("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size());
+  }
+  if (!ctx.has_input(kMask)) return;
+  const Tensor& mask = ctx.input(kMask);
+  if (mask.type() == DataType::kBool)
+    flags_ = mask.data<bool>();
+  else
+    values_ = mask.data<T>();
+  columns_ = mask.rank() == 0 ? 1 : mask.shape().back();
+  strides_ = broadcast_strides(mask.shape(), Shape(4, 2));  // any target of rank 4: dimensions of size 1 do not move
+}
+
+template <typename T>
+bool AttentionBias<T>::is_nothing() const {
+  return !causal_ && left_ < 0 && right_ < 0 && lengths_.empty() && !flags_ && !values_;
+}
+
+template <typename T>
+bool AttentionBias<T>::fill(std::int64_t b, std::int64_t h, std::int64_t query, T* bias) const {
+  constexpr T kNever = -std::numeric_limits<T>::infinity();
+  const std::int64_t keys = sizes_.keys();
+  const std::int64_t length = lengths_.empty() ? keys : lengths_[static_cast<std::size_t>(b)];
+  const std::int64_t position = query + (sizes_.past > 0    ? sizes_.past
+                                         : lengths_.empty() ? 0
+                                                            : length - sizes_.queries);
+  // Keys [first, last) may be seen.
+  std::int64_t first = 0, last = std::min(keys, length);
+  if (causal_) last = std::min(last, position + 1);
+  if (left_ >= 0) first = std::clamp<std::int64_t>(position - left_, 0, keys);
+  if (right_ >= 0 && right_ < last - position) last = position + right_ + 1;
+  if (columns_ > 1) last = std::min(last, columns_);
+  last = std::max(last, first);
+  std::fill(bias, bias + first, kNever);
+  std::fill(bias + last, bias + keys, kNever);
+  if (!flags_ && !values_) {
+    std::fill(bias + first, bias + last, T{});
+    return last > first;
+  }
+  const std::int64_t at = b * strides_[0] + h * strides_[1] + query * strides_[2], step = strides_[3];
+  bool any = false;
+  for (std::int64_t key = first; key < last; ++key) {
+    bias[key] = values_ ? values_[at + key * step] : flags_[at + key * step] ? T{} : kNever;
+    any |= bias[key] != kNever;
+  }
+  return any;
+}
+
+template <typename T>
+AttentionCall<T>::AttentionCall(KernelContext& ctx) : sizes(attention_sizes(ctx)), bias(ctx, sizes) {
+  const AttentionSizes& s = sizes;
+  const Attributes& attributes = ctx.attributes();
+  root = std::sqrt(attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1))
+                                           : T{1} / std::sqrt(static_cast<T>(s.size)));
+  softcap = static_cast<T>(attributes.real("softcap", 0));
+  exposed_stage = attributes.integer("qk_matmul_output_mode", 0);
+  const auto in_place = [&](auto* data, std::int64_t heads, std::int64_t count, std::int64_t width, bool packed) {
+    return AttentionRows<std::remove_pointer_t<decltype(data)>>{
+        data, heads * count * width, (packed ? 1 : count) * width, packed ? heads * width : width};
+  };
+  const auto cached = [&](int past, int added, int present, std::int64_t width) {
+    if (!ctx.has_input(past) && !ctx.has_output(present))
+      return in_place(ctx.input(added).data<T>(), s.kv_heads, s.new_keys, width, s.packed);
+    Tensor& all = held_.emplace_back(ctx.has_output(present)
+                                         ? ctx.output(present)
+                                         : Tensor(ctx.input(added).type(), {s.batch, s.kv_heads, s.keys(), width}));
+    append_cache<T>(s, ctx.has_input(past) ? ctx.input(past).data<T>() : nullptr, ctx.input(added).data<T>(), width,
+                    all.data<T>());
+    return in_place(static_cast<const T*>(all.data<T>()), s.kv_heads, s.keys(), width, false);
+  };
+  q = in_place(ctx.input(kQ).data<T>(), s.q_heads, s.queries, s.size, s.packed);
+  keys = cached(kPastKey, kK, kPresentKey, s.size);
+  values = cached(kPastValue, kV, kPresentValue, s.v_size);
+  if (ctx.has_output(kY)) y = in_place(ctx.output(kY).data<T>(), s.q_heads, s.queries, s.v_size, s.packed);
+  if (ctx.has_output(kScores)) exposed = ctx.output(kScores).data<T>();
+}
+
+template class AttentionBias<float>;
+template class AttentionBias<double>;
+template struct AttentionCall<float>;
+template struct AttentionCall<double>;
+
+bool is_attention(const Layer& layer) { return layer.op->run == run_attention; }
 
 OpTable attention() {
   return {

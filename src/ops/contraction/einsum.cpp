@@ -249,6 +249,8 @@ void run_einsum(KernelContext& ctx) {
     operands.push_back(type == wide ? ctx.input(i) : ctx.input(i).cast(wide));
   }
   const Equation e = parse_equation(ctx.layer(), shapes);
+  if (operands.size() == 1 && e.sizes.size() == e.output.size())  // Nothing is summed over: elements move.
+    return copy_strided(type, ctx.input(0).raw(), e.strides[0], ctx.output(0).raw(), ctx.output(0).shape());
   if (wide == DataType::kFloat32 && run_lanes(e, operands, ctx.output(0).data<float>(), ctx.output(0).size())) return;
   Tensor sums = type == wide ? ctx.output(0) : Tensor(wide, ctx.output(0).shape());
   with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&]<typename T>(T) {
@@ -324,6 +326,25 @@ std::optional<EinsumForm> einsum_form(const Layer& layer, const std::vector<Shap
   if (layer.op->run != run_einsum) return std::nullopt;
   Equation e = parse_equation(layer, shapes);
   return EinsumForm{std::move(e.sizes), e.output.size(), std::move(e.axes)};
+}
+
+std::optional<EinsumRoles> roles_of(const EinsumForm& form, const std::vector<Shape>& shapes) {
+  if (form.axes.size() != 2) return std::nullopt;
+  EinsumRoles roles;
+  for (std::size_t index = 0; index < form.sizes.size(); ++index) {
+    // An axis of size 1 repeats its element: such an operand does not have the index.
+    const auto count = [&](std::size_t i) {
+      int found = 0;
+      for (std::size_t axis = 0; axis < shapes[i].size(); ++axis)
+        found += form.axes[i][axis] == index && shapes[i][axis] == form.sizes[index] ? 1 : 0;
+      return found;
+    };
+    const int a = count(0), b = count(1);
+    if (a > 1 || b > 1) return std::nullopt;
+    if (index >= form.results && (a == 0 || b == 0)) return std::nullopt;
+    (index >= form.results ? roles.sums : a == 0 ? roles.columns : b == 0 ? roles.rows : roles.batch).push_back(index);
+  }
+  return roles;
 }
 
 OpTable einsum() {

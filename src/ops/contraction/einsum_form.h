@@ -19,4 +19,15 @@ struct EinsumForm {
 /// Nothing for other layers. Throws Error(kInvalidFile), naming the layer, where shapes do not fit the equation.
 std::optional<EinsumForm> einsum_form(const Layer& layer, const std::vector<Shape>& shapes);
 
+/// The indices of a product of matrices.
+struct EinsumRoles {
+  std::vector<std::size_t> batch,  ///< That both operands and the result have,
+      rows,                        ///< the first and the result,
+      columns,                     ///< the second and the result,
+      sums;                        ///< both operands alone.
+};
+
+/// Nothing where an index is summed over in one operand alone, or occurs twice in one, and for other than two operands.
+std::optional<EinsumRoles> roles_of(const EinsumForm& form, const std::vector<Shape>& shapes);
+
 }  // namespace ulpscope::ops
