@@ -137,6 +137,10 @@ bool multiplies(Index k, Index largest_a, Index largest_b) {
 bool multiplies_integers(Index k) { return multiplies(k, 255, 128); }
 bool multiplies_centered_integers(Index k) { return multiplies(k, 255, 255); }
 
+PreparedObject pack_integers(const Tensor& values, const MatrixShape& shape) {
+  return pack_pairs<std::int8_t>(values, shape, 1);
+}
+
 std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (!spec.constant_b || spec.transpose_a || spec.k_end != 0 || spec.bias)
     throw InternalError("a product of integers has no constant matrix, or more than one");

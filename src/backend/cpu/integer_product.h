@@ -22,4 +22,7 @@ bool multiplies_centered_integers(std::int64_t k);
 /// zero points. Output: int32. REQUIRES: multiplies_centered_integers(spec.k), and as above.
 std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
+/// A matrix of int8, [n, k] where `shape` says that it is transposed, as IntegerPart::b wants it.
+PreparedObject pack_integers(const Tensor& values, const MatrixShape& shape);
+
 }  // namespace ulpscope::cpu

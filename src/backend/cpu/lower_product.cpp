@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/choices.h"
+#include "backend/cpu/integer_convolution.h"
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/narrow_product.h"
@@ -254,16 +255,18 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
-/// By instructions for bytes. Nothing where the processor has none, where sums could overflow, and where floats are
-/// faster.
+/// By instructions for bytes, or where the processor has none by those for pairs of 16 bits. Nothing where sums could
+/// overflow, and where floats are faster.
 std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, const Quantization& x,
                                                         const Tensor& integers, const std::string& key) {
-  if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0]) || is_faster_on_floats(spec))
-    return nullptr;
+  const std::int64_t products = num_elements(spec.kernel) / spec.kernel[0];
+  const bool bytes = multiplies_bytes(products);
+  if (spec.transposed || is_faster_on_floats(spec)) return nullptr;
+  if (!bytes && !(multiplies_integers(products) && is_faster_in_pairs(spec))) return nullptr;
   spec.type = x.is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
   spec.weights = [integers] { return integers.cast(DataType::kInt8); };
   spec.key = key + "|bytes";
-  return make_convolution_kernel(spec, object_cache());
+  return bytes ? make_convolution_kernel(spec, object_cache()) : make_integer_convolution_kernel(spec, object_cache());
 }
 
 /// Scales and elements depend on how the layer uses its weights, too.
