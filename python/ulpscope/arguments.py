@@ -46,7 +46,7 @@ def is_text(value: object) -> bool:
 
 
 def name_of_type(value: Any) -> Optional[str]:
-    """Of a type of elements: numpy.float16, numpy.dtype("float16"), those of ml_dtypes and of torch; None: of others."""
+    """Of a type of elements: numpy.float16, numpy.dtype("float16"), those of ml_dtypes and of torch; None: others."""
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return str(np.dtype(value).name)
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":

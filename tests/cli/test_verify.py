@@ -78,7 +78,9 @@ def test_the_typed_model_elsewhere(run, model, answer, tmp_path):
         used = max(used, float((np.abs(low - high) / np.maximum(1e-3, 1e-2 * np.abs(high))).max()))
     verdict = json.loads(made.out)
     assert verdict["runner"] == "onnxrt" and verdict["passed"]
-    by_package = run("verify", model, "--answer", answer, "--load-inputs", name, "--runner", "onnxruntime", "--save-json", "-")
+    by_package = run(
+        "verify", model, "--answer", answer, "--load-inputs", name, "--runner", "onnxruntime", "--save-json", "-"
+    )
     assert by_package.code == 0 and json.loads(by_package.out)["runner"] == "onnxrt", by_package
     # Against what ONNX Runtime makes of the model in float32, there and here.
     assert verdict["golden"] == "onnxrt" and verdict["error"]["used"] == pytest.approx(used, rel=1e-6)
