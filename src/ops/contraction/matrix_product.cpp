@@ -7,10 +7,10 @@
 namespace ulpscope::ops {
 namespace {
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ULPSCOPE_TARGET(set) __attribute__((target(set), optimize("O3", "fp-contract=off")))
+#if defined(__clang__)
+#define ULPSCOPE_TARGET(set) __attribute__((target(set)))
 #else
-#define ULPSCOPE_TARGET(set)
+#define ULPSCOPE_TARGET(set) __attribute__((target(set), optimize("O3", "fp-contract=off")))
 #endif
 #define ULPSCOPE_ALWAYS_INLINE inline __attribute__((always_inline))
 
