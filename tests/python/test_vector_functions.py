@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+import ulpscope
 from ulpscope import Engine
 
 FUNCTIONS = {"Sin": np.sin, "Cos": np.cos, "Atan": np.arctan, "Asin": np.arcsin, "Acos": np.arccos}
@@ -49,7 +50,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("isa", instruction_sets.parameters())
 def test_bits(isa):
     # float64 functions differ by some 1e-16 of the value: once in 2^28 the rounding to float32 shows it.
-    path = [str(pathlib.Path(instruction_sets.__file__).parent), *sys.path]
+    path = [str(pathlib.Path(each.__file__).parents[up]) for each, up in ((instruction_sets, 0), (ulpscope, 1))]
     environment = {**os.environ, **instruction_sets.settings(isa), "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == str([(0, 0)] * len(FUNCTIONS)), done.stderr

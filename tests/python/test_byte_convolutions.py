@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+import ulpscope
 from ulpscope import Engine
 
 
@@ -97,7 +98,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("isa", instruction_sets.parameters())
 def test_exact_sums(isa):
-    path = [str(pathlib.Path(instruction_sets.__file__).parent), *sys.path]
+    path = [str(pathlib.Path(each.__file__).parents[up]) for each, up in ((instruction_sets, 0), (ulpscope, 1))]
     environment = {**os.environ, **instruction_sets.settings(isa), "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == str([0] * (2 * len(CASES))), done.stderr
