@@ -148,12 +148,25 @@ T lp_root(T sum, std::int64_t p) {
   return p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T{1} / static_cast<T>(p));
 }
 
+/// `visit` calls a function with each value.
+template <typename T, typename Visit>
+T lp_norm(std::int64_t p, const Visit& visit) {
+  double sum = 0;
+  visit([&](T v) { sum += lp_power(v, p); });
+  const T norm = lp_root(static_cast<T>(sum), p);
+  if (std::isnormal(norm)) return norm;
+  // Where T does not hold the powers or their sum, it may hold the norm.
+  sum = 0;
+  visit([&](T v) { sum += lp_power(static_cast<double>(v), p); });
+  return static_cast<T>(lp_root(sum, p));
+}
+
 void run_lp_pool(KernelContext& ctx) {
   const std::int64_t p = ctx.attributes().integer("p", 2);
   run_windows<FloatTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
-    double sum = 0;
-    visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) { sum += lp_power(image[i], p); });
-    return lp_root(static_cast<T>(sum), p);
+    return lp_norm<T>(p, [&](const auto& use) {
+      visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) { use(image[i]); });
+    });
   });
 }
 
@@ -347,9 +360,7 @@ void adjoint_max(AdjointContext& ctx) {
 
 void run_lp(KernelContext& ctx) {
   run_global_pool(ctx, [p = ctx.attributes().integer("p", 2)]<typename T>(const T* x, std::int64_t count) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum += lp_power(x[i], p);
-    return lp_root(static_cast<T>(sum), p);
+    return lp_norm<T>(p, [&](const auto& use) { std::for_each_n(x, count, use); });
   });
 }
 
