@@ -22,6 +22,8 @@ const AddRows rows({
     {"Gather", "of nothing", 13, {}, {m, i64({0}, {})}, {f32({0, 3}, {})}},
     {"GatherElements", "columns", 13, {{"axis", kAxis1}}, {m, i64({2, 2}, {0, -1, 1, 1})}, {f32({2, 2}, {1, 3, 5, 5})}},
     {"GatherElements", "rows", 11, {}, {m, i32({1, 2}, {1, 0})}, {f32({1, 2}, {4, 2})}},
+    {"GatherElements", "nothing", 11, {}, {m, i32({1, 0}, {})}, {f32({1, 0}, {})}},
+    {"ScatterElements", "nothing", 18, {}, {m, i32({0, 2}, {}), f32({0, 2}, {})}, {m}},
     {"GatherND", "elements", 11, {}, {m, i64({2, 2}, {0, 0, 1, -1})}, {f32({2}, {1, 6})}},
     {"GatherND", "slices", 13, {}, {m, i64({1, 1}, {1})}, {f32({1, 3}, {4, 5, 6})}},
     {"GatherND", "batches", 12, {{"batch_dims", std::int64_t{1}}}, {m, i64({2, 1}, {2, 0})}, {f32({2}, {3, 4})}},

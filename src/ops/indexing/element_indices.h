@@ -18,8 +18,9 @@ class ElementIndices {
         strides_(strides_of(data)),
         size_(data[axis_]) {
     const Tensor& indices = ctx.input(1);
-    if (indices.type() != DataType::kInt64) converted_ = ctx.input_ints(1);
-    values_ = converted_.empty() ? indices.data<std::int64_t>() : converted_.data();
+    const bool as_they_are = indices.type() == DataType::kInt64;
+    if (!as_they_are) converted_ = ctx.input_ints(1);
+    values_ = as_they_are ? indices.data<std::int64_t>() : converted_.data();
   }
 
   /// Fails when an index is out of range.
