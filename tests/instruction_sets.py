@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -32,6 +35,16 @@ def is_there(name: str) -> bool:
 def settings(name: str) -> dict[str, str]:
     """The variables that choose the set; "all": none."""
     return ENVIRONMENTS.get(name, {})
+
+
+def output_of(script: str, name: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a file of tests as a program on the set, with this folder and the package on its path and nothing that other
+    tests put there."""
+    import ulpscope
+
+    path = [str(pathlib.Path(__file__).parent), str(pathlib.Path(ulpscope.__file__).parents[1])]
+    environment = {**os.environ, **settings(name), "PYTHONPATH": os.pathsep.join(path)}
+    return subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
 
 
 def parameters() -> list:

@@ -20,20 +20,24 @@ Images images_of(const Specialization& spec) {
   const auto has_rank = [&](TensorId id) {
     return id != kNone && spec.shape(id) && spec.shape(id)->size() == 4 && !spec.is_constant(id);
   };
+  const auto mark = [&](const Layer& layer) {
+    for (const TensorId output : present(layer.outputs))
+      if (has_rank(output)) images[output] = 1;
+  };
   for (const Layer& layer : network.layers) {
     const TensorId first = layer.inputs.empty() ? kNone : layer.input(0);
-    if (has_rank(first) && slides(layer, *spec.shape(first))) images[first] = 1;
+    if (!has_rank(first) || !slides(layer, *spec.shape(first))) continue;
+    images[first] = 1;
+    mark(layer);
   }
   for (const Layer& layer : network.layers) {
     const TensorId first = layer.inputs.empty() ? kNone : layer.input(0);
-    const bool from_window = has_rank(first) && slides(layer, *spec.shape(first));
-    const bool side_by_side = ops::concatenation_axis(layer, 4) == 1 && images.contains(first) && images[first];
+    if (ops::concatenation_axis(layer, 4) == 1 && images.contains(first) && images[first]) mark(layer);
     for (const TensorId output : present(layer.outputs)) {
-      if (!has_rank(output)) continue;
       const auto is_alike = [&](TensorId input) {
         return has_rank(input) && images[input] && *spec.shape(input) == *spec.shape(output);
       };
-      if (from_window || side_by_side || std::ranges::any_of(layer.inputs, is_alike)) images[output] = 1;
+      if (has_rank(output) && std::ranges::any_of(layer.inputs, is_alike)) images[output] = 1;
     }
   }
   return images;

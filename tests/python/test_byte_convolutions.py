@@ -1,9 +1,5 @@
 """Convolutions of 8-bit integers: exact sums, rounded to float32 once, on every instruction set."""
 
-import os
-import pathlib
-import subprocess
-import sys
 from typing import NamedTuple, Tuple
 
 import instruction_sets
@@ -11,7 +7,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-import ulpscope
 from ulpscope import Engine
 
 
@@ -98,7 +93,5 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("isa", instruction_sets.parameters())
 def test_exact_sums(isa):
-    path = [str(pathlib.Path(each.__file__).parents[up]) for each, up in ((instruction_sets, 0), (ulpscope, 1))]
-    environment = {**os.environ, **instruction_sets.settings(isa), "PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    done = instruction_sets.output_of(__file__, isa)
     assert done.stdout.strip() == str([0] * (2 * len(CASES))), done.stderr

@@ -1,17 +1,12 @@
 """Functions of single elements that are computed in float64 and rounded once: the bits of NumPy's float64, on every
 instruction set."""
 
-import os
-import pathlib
-import subprocess
-import sys
 
 import instruction_sets
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
-import ulpscope
 from ulpscope import Engine
 
 FUNCTIONS = {"Sin": np.sin, "Cos": np.cos, "Atan": np.arctan, "Asin": np.arcsin, "Acos": np.arccos}
@@ -50,7 +45,5 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("isa", instruction_sets.parameters())
 def test_bits(isa):
     # float64 functions differ by some 1e-16 of the value: once in 2^28 the rounding to float32 shows it.
-    path = [str(pathlib.Path(each.__file__).parents[up]) for each, up in ((instruction_sets, 0), (ulpscope, 1))]
-    environment = {**os.environ, **instruction_sets.settings(isa), "PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    done = instruction_sets.output_of(__file__, isa)
     assert done.stdout.strip() == str([(0, 0)] * len(FUNCTIONS)), done.stderr
