@@ -54,7 +54,7 @@ double weight_bytes(const LayerWork& work, Precision p) {
 
 DataType CostProblem::storage(int node, int choice) const {
   const std::vector<Precision>& choices = nodes[node].choices;
-  const auto stores_floats = [&](Precision p) { return hands_integers || !form_of(p).is_quantized(); };
+  const auto stores_floats = [&](Precision p) { return hands_integers ? !is_of_weights(p) : is_float(p); };
   const auto found = std::find_if(choices.begin() + choice, choices.end(), stores_floats);
   return found != choices.end() ? form_of(*found).read_type() : DataType::kFloat32;
 }
@@ -333,6 +333,9 @@ std::vector<TimeModel::LeftCast> TimeModel::casts_left(const Grouping& grouping,
   const auto form = [&](int node) -> const LayerForm& {
     return form_of(assignment.precision[problem_.nodes[node].layer]);
   };
+  const auto read_type = [&](int node) {
+    return form(node).is_of_weights() ? assignment.int8_output : form(node).read_type();
+  };
   const auto is_product = [&](int node) {
     return spec_.network->layer(problem_.nodes[node].layer).op->kind == OpKind::kContraction;
   };
@@ -340,13 +343,13 @@ std::vector<TimeModel::LeftCast> TimeModel::casts_left(const Grouping& grouping,
   std::vector<LeftCast> result;
   for (const CostProblem::Value& value : problem_.values) {
     const DataType own = value.producer < 0        ? DataType::kFloat32
-                         : problem_.hands_integers ? form(value.producer).read_type()
+                         : problem_.hands_integers ? read_type(value.producer)
                                                    : assignment.storage[value.tensor];
     std::map<DataType, bool> casts;  // Whether a product reads it.
     for (int consumer : value.consumers)
-      if ((problem_.hands_integers || !form(consumer).is_quantized()) && form(consumer).read_type() != own &&
+      if ((problem_.hands_integers || !form(consumer).is_quantized()) && read_type(consumer) != own &&
           (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
-        casts[form(consumer).read_type()] |= is_product(consumer);
+        casts[read_type(consumer)] |= is_product(consumer);
     if (value.output && own != DataType::kFloat32) casts.try_emplace(DataType::kFloat32, false);
     for (const auto& [type, by_product] : casts) result.push_back({value.elements, value.pass_us, by_product});
   }

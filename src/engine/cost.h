@@ -54,7 +54,8 @@ struct CostProblem {
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
   /// Int8 layers hand int8 to each other, and a boundary is a pass that quantizes. On targets whose kernels are
-  /// modelled they store the next higher float: making integers of it is part of what each of them takes.
+  /// modelled they store the next higher float, as layers do whose weights alone are elements: making integers of it is
+  /// part of what each of them takes.
   bool hands_integers = true;
   DataType storage(int node, int choice) const;
 };

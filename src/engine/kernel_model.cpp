@@ -6,6 +6,7 @@ namespace ulpscope {
 
 std::string_view name_of(KernelKind kind) noexcept {
   static constexpr std::array<std::string_view, kKernelKinds> kNames{"product",
+                                                                     "narrow product",
                                                                      "convolution",
                                                                      "tiled convolution",
                                                                      "depthwise convolution",
@@ -63,10 +64,15 @@ std::optional<Precision> nearest(const KernelModel& model, KernelKind kind, Prec
   const auto has = [&](Precision each) { return model.us.contains({kind, each}); };
   if (has(p)) return p;
   const LayerForm& form = form_of(p);
+  // Weights alone: the same elements in other blocks.
+  if (form.is_of_weights())
+    for (const LayerForm& each : layer_forms())
+      if (each.is_of_weights() && each.weight.encoding->format == form.weight.encoding->format && has(each.precision))
+        return each.precision;
   // Integers and floats of 8 bits and fewer go the way of int8; what is stored narrow and multiplied as a float that of
   // fp16.
   if (form.is_quantized() && has(Precision::kINT8)) return Precision::kINT8;
-  if (form.read_type() != DataType::kFloat32 && has(Precision::kFP16)) return Precision::kFP16;
+  if ((form.is_of_weights() || form.read_type() != DataType::kFloat32) && has(Precision::kFP16)) return Precision::kFP16;
   return has(Precision::kFP32) ? std::optional(Precision::kFP32) : std::nullopt;
 }
 
@@ -77,7 +83,8 @@ double KernelModel::operator()(const KernelWork& work, std::span<const double> r
   KernelKind kind = work.kind;
   std::optional<Precision> like = nearest(*this, kind, own);
   if (!like && kind == KernelKind::kLong) like = nearest(*this, kind = KernelKind::kAttention, own);
-  if (!like && kind == KernelKind::kTiled) like = nearest(*this, kind = KernelKind::kProduct, own);
+  if (!like && (kind == KernelKind::kTiled || kind == KernelKind::kNarrow))
+    like = nearest(*this, kind = KernelKind::kProduct, own);
   if (!like) return 0;
   const KernelTerms& factors = us.at({kind, *like});
   const double rate = rates[static_cast<std::size_t>(own)], known = rates[static_cast<std::size_t>(*like)];

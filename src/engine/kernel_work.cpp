@@ -18,26 +18,37 @@ constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16, kWholeWord = 4;
 /// Windows of one element over fewer positions are products of matrices.
 constexpr std::int64_t kFewPositions = 64;
 
-/// Of a group in a precision, with the bytes per element of tensors that it reads and stores.
+/// Of a group in a precision, with the bytes per element of tensors that it reads and stores. `floats`: what layers
+/// read whose weights alone are elements.
 class WorkOfGroup {
  public:
   using BytesOf = std::function<double(TensorId)>;
-  WorkOfGroup(const Specialization& spec, const Group& group, Precision precision, BytesOf bytes_of)
-      : spec_(spec), network_(*spec.network), group_(group), precision_(precision), bytes_of_(std::move(bytes_of)) {}
+  WorkOfGroup(const Specialization& spec, const Group& group, Precision precision, DataType floats, BytesOf bytes_of)
+      : spec_(spec),
+        network_(*spec.network),
+        group_(group),
+        of_weights_(is_of_weights(precision) ? std::optional(precision) : std::nullopt),
+        precision_(of_weights_ ? *precision_from_type(floats) : precision),
+        bytes_of_(std::move(bytes_of)) {}
 
   std::optional<KernelWork> work(int together) {
     const std::optional<KernelKind> kind = kind_of_group();
     if (!kind) return std::nullopt;
-    KernelWork result{.kind = *kind, .precision = multiplies(*kind) ? precision_ : Precision::kFP32};
+    const bool narrow = *kind == KernelKind::kNarrow;
+    KernelWork result{.kind = *kind,
+                      .precision = narrow              ? *of_weights_
+                                   : multiplies(*kind) ? precision_
+                                                       : Precision::kFP32};
     const auto set = [&](KernelTerm term, double value) { result.terms[static_cast<std::size_t>(term)] = value; };
+    if (narrow) together = 1;
     set(KernelTerm::kCall, 1.0 / together);
-    add_bytes(set);
+    add_bytes(form_of(result.precision), set);
     if (!multiplies(*kind)) return result;
     double products = 0;
     for (const LayerId id : group_.layers) products += work_of(spec_, network_.layer(id)).multiply_adds;
     set(KernelTerm::kGop, 2e-9 * products);
     set(KernelTerm::kDepth, depth(*kind) / together);
-    const bool generated = *kind == KernelKind::kTiled || *kind == KernelKind::kDepthwise;
+    const bool generated = narrow || *kind == KernelKind::kTiled || *kind == KernelKind::kDepthwise;
     if (!generated && needs_program(*kind)) {
       set(KernelTerm::kProgram, 1.0 / together);
       set(KernelTerm::kProgramMb, 8e-6 * elements_of(spec_, head().outputs[0]));
@@ -59,6 +70,7 @@ class WorkOfGroup {
     if (head().op->multiply_adds != nullptr) {
       if (head().op->kind != OpKind::kContraction) return KernelKind::kRecurrent;
       if (ops::is_convolution(head())) return kind_of_convolution();
+      if (of_weights_ && has_few_rows()) return KernelKind::kNarrow;
       return is_quantized(precision_) && has_odd_sizes() ? KernelKind::kTiled : KernelKind::kProduct;
     }
     if (!stores_floats()) return std::nullopt;
@@ -72,6 +84,16 @@ class WorkOfGroup {
     if (result == nullptr || result->empty()) return false;
     const auto k = std::llround(1e3 * depth(KernelKind::kProduct));
     return result->back() % kWholeWord != 0 || k % kWholeWord != 0;
+  }
+
+  /// Of 16 bits, by a matrix in whole words: of more rows, or other sizes, it is dequantized when the plan is made.
+  bool has_few_rows() const {
+    constexpr std::int64_t kMostRows = 8, kWords = 16;
+    const Shape *left = shape_of(head().input(0)), *right = shape_of(head().input(1));
+    if (left == nullptr || left->size() < 2 || right == nullptr || right->size() != 2 || right->front() == 0)
+      return false;
+    return storage_of(precision_) != DataType::kFloat32 && spec_.is_constant(head().input(1)) &&
+           left->back() % kWords == 0 && num_elements(*left) / std::max<std::int64_t>(1, left->back()) <= kMostRows;
   }
 
   KernelKind kind_of_convolution() const {
@@ -123,9 +145,9 @@ class WorkOfGroup {
 
   const Shape* shape_of(TensorId id) const { return id != kNone && spec_.shape(id) ? &*spec_.shape(id) : nullptr; }
 
-  /// Each tensor from outside once; what others read, and the last results.
+  /// Each tensor from outside once, constants in `form`; what others read, and the last results.
   template <typename Set>
-  void add_bytes(const Set& set) const {
+  void add_bytes(const LayerForm& form, const Set& set) const {
     std::set<TensorId> inside, read;
     double activations = 0, weights = 0;
     for (const LayerId id : group_.layers)
@@ -133,7 +155,6 @@ class WorkOfGroup {
     for (const LayerId id : group_.layers)
       for (const TensorId input : present(network_.layer(id).inputs)) {
         if (inside.contains(input) || !read.insert(input).second) continue;
-        const LayerForm& form = form_of(precision_);
         if (spec_.is_constant(input))
           weights += elements_of(spec_, input) * (is_floating(spec_.type(input)) ? form.bytes(form.weight) : 0);
         else
@@ -199,7 +220,8 @@ class WorkOfGroup {
   const Specialization& spec_;
   const Network& network_;
   const Group& group_;
-  const Precision precision_;
+  const std::optional<Precision> of_weights_;
+  const Precision precision_;  ///< That it multiplies in.
   const BytesOf bytes_of_;
 };
 
@@ -210,7 +232,8 @@ std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& g
   const auto bytes = [&](TensorId id) {
     return static_cast<double>(size_of(is_floating(spec.type(id)) ? assignment.storage[id] : spec.type(id)));
   };
-  return WorkOfGroup(spec, group, assignment.precision[group.layers.front()], bytes).work(together);
+  return WorkOfGroup(spec, group, assignment.precision[group.layers.front()], assignment.int8_output, bytes)
+      .work(together);
 }
 
 std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& group, Precision precision,
@@ -218,7 +241,7 @@ std::optional<KernelWork> kernel_work(const Specialization& spec, const Group& g
   const auto bytes = [&](TensorId id) {
     return static_cast<double>(size_of(is_floating(spec.type(id)) ? stored : spec.type(id)));
   };
-  return WorkOfGroup(spec, group, precision, bytes).work(together);
+  return WorkOfGroup(spec, group, precision, stored, bytes).work(together);
 }
 
 }  // namespace ulpscope

@@ -218,6 +218,23 @@ KernelProbe products(Blocks& b, Shape& input) {
   return {"products", b.finish(x), input};
 }
 
+/// As many blocks as have matrices that no cache keeps, up to what a process should take for them.
+KernelProbe few_rows(Blocks& b, Shape& input) {
+  constexpr std::int64_t kEnough = 96 << 20;
+  const std::int64_t rows = b.one_of<std::int64_t>({1, 1, 1, 2, 4, 8}), wide = b.size(512, 4096, 64),
+                     inner = std::min<std::int64_t>(b.size(1024, 16384, 64), kEnough / 2 / wide / 64 * 64);
+  const Act act = b.one_of({Act::kNone, Act::kRelu, Act::kGelu, Act::kSilu});
+  const bool normed = b.one_of({true, false});
+  const std::int64_t most = b.one_of<std::int64_t>({2, 8, 16});
+  input = {rows, wide};
+  TensorId x = b.input(input);
+  for (std::int64_t block = 0; block < std::clamp<std::int64_t>(kEnough / (2 * wide * inner), 1, most); ++block) {
+    const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
+    x = normed ? b.add(y, x) : y;
+  }
+  return {"few_rows", b.finish(x), input};
+}
+
 KernelProbe transformer(Blocks& b, Shape& input) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), heads = b.one_of<std::int64_t>({2, 4, 8, 12, 16}),
                      each = b.one_of<std::int64_t>({32, 64}), wide = heads * each;
@@ -306,7 +323,8 @@ KernelProbe kernel_probe(int number) {
       channels_last, convolutions, depthwise, transformer, rows,        bottlenecks, products, recurrent};
   Blocks blocks(static_cast<std::uint32_t>(number) * 2654435761u + 1);
   Shape input;
-  KernelProbe probe = kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
+  KernelProbe probe = number >= kFirstOfFewRows ? few_rows(blocks, input)
+                                                : kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
   probe.name += fmt::format(" {}", number);
   return probe;
 }

@@ -14,6 +14,9 @@ struct KernelProbe {
   Shape input;
 };
 
+/// Numbers from here on are products of few rows by large matrices, as decoders have them, for weights of a few bits.
+inline constexpr int kFirstOfFewRows = 100'000;
+
 /// Network `number`, the same at every call: some blocks of one kind in a row (convolutions, depthwise convolutions,
 /// products, transformers, rows, pyramids of images, recurrent layers), each kind in turn. Constants are small.
 KernelProbe kernel_probe(int number);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "core/division.h"
 #include "core/messages.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
@@ -49,7 +50,13 @@ struct Way {
   bool mixed;
   int every, first;
 };
-const std::vector<Way>& ways() {
+const std::vector<Way>& ways(int probe) {
+  static const std::vector<Way> kOfFewRows{{{Precision::kFP16}, false, 1, 0},
+                                           {{Precision::kINT4, Precision::kFP16}, false, 1, 0},
+                                           {{Precision::kINT4Block32, Precision::kFP16}, false, 2, 0},
+                                           {{Precision::kINT8Weights, Precision::kFP16}, false, 1, 0},
+                                           {{Precision::kFP8Weights, Precision::kFP16}, false, 1, 0},
+                                           {{Precision::kNVFP4Weights, Precision::kFP16}, false, 1, 0}};
   static const std::vector<Way> kWays{{{}, false, 1, 0},
                                       {{Precision::kFP16}, false, 1, 0},
                                       {{Precision::kINT8}, false, 1, 0},
@@ -57,7 +64,7 @@ const std::vector<Way>& ways() {
                                       {{Precision::kINT8, Precision::kFP16}, false, 3, 1},
                                       {{Precision::kFP8, Precision::kFP16}, false, 3, 0},
                                       {{Precision::kTF32}, false, 3, 2}};
-  return kWays;
+  return probe >= kFirstOfFewRows ? kOfFewRows : kWays;
 }
 
 /// What one time is of: per kind and precision the sums of the terms, and what memory takes of it.
@@ -132,10 +139,14 @@ ProbeTimes measure_probes(const std::string& backend, int probes, const std::str
                           const MeasureProgress& progress, const std::function<void(const ProbeTimes&)>& done) {
   const DeviceDescription device = find_backend(backend).device();
   ProbeTimes result{{program, date_of_today(), backend, device.name, 0, device.libraries}, {}};
-  for (int number = 0; number < probes; ++number) {
+  // One of few rows for so many others.
+  constexpr int kOthers = 8;
+  const int all = probes + divided_up(probes, kOthers);
+  for (int place = 0; place < all; ++place) {
+    const int number = place < probes ? place : kFirstOfFewRows + place - probes;
     const KernelProbe probe = kernel_probe(number);
-    progress(fmt::format("{} of {}: {}", number + 1, probes, probe.name));
-    for (const Way& way : ways()) {
+    progress(fmt::format("{} of {}: {}", place + 1, all, probe.name));
+    for (const Way& way : ways(number)) {
       if (number % way.every != way.first) continue;
       ProbeTime time{number, way.precisions, way.mixed, 0};
       const AskingProbe asked = asking(kernel_probe(number), time, backend);

@@ -249,9 +249,9 @@ BuildOptions lowest_options(const BuildOptions& given, Precision precision) {
   BuildOptions build = given;
   build.enabled = build.on_request = {};
   if (precision != Precision::kFP32) build.enabled.set(precision);
-  // What a quantized layer stores is a narrow float where there is one.
+  // What a layer stores that reads elements is a narrow float where there is one.
   for (const Precision p : given.enabled.members())
-    if (is_quantized(precision) && is_rung(form_of(p)) && storage_of(p) != DataType::kFloat32) build.enabled.set(p);
+    if (!is_float(precision) && is_rung(form_of(p)) && storage_of(p) != DataType::kFloat32) build.enabled.set(p);
   build.assume_lowest = true;
   build.constraints = ConstraintMode::kPrefer;
   return build;

@@ -132,7 +132,8 @@ TEST(KernelWork, AttentionOnManyKeysIsAKindOfItsOwn) {
   EXPECT_DOUBLE_EQ(target_with(model).kernel_us(attention_over(300)), 3);
 }
 
-KernelWork work_of_product(std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
+KernelWork work_of_product(std::int64_t m, std::int64_t k, std::int64_t n, Precision p,
+                           DataType stored = DataType::kFloat32) {
   testing::Model model;
   model.input("x", {m, k});
   *model.graph().add_initializer() =
@@ -141,11 +142,12 @@ KernelWork work_of_product(std::int64_t m, std::int64_t k, std::int64_t n, Preci
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{m, k}});
-  return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, p, DataType::kFloat32, 1);
+  return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, p, stored, 1);
 }
 
-double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p) {
-  return target.kernel_us(work_of_product(m, k, n, p));
+double product_us(const Target& target, std::int64_t m, std::int64_t k, std::int64_t n, Precision p,
+                  DataType stored = DataType::kFloat32) {
+  return target.kernel_us(work_of_product(m, k, n, p, stored));
 }
 
 TEST(KernelWork, IntegersInNoMultipleOfFourAreNoLibrarys) {
@@ -156,6 +158,70 @@ TEST(KernelWork, IntegersInNoMultipleOfFourAreNoLibrarys) {
   KernelModel model;
   model.us[{KernelKind::kProduct, Precision::kINT8}] = {3};
   EXPECT_DOUBLE_EQ(product_us(target_with(model), 5, 66, 37, Precision::kINT8), 3) << "a target without the kind";
+}
+
+TEST(KernelWork, FewRowsReadTheBitsOfWeightsAlone) {
+  const KernelWork few = work_of_product(8, 256, 512, Precision::kINT4Block32, DataType::kFloat16);
+  EXPECT_EQ(few.kind, KernelKind::kNarrow);
+  EXPECT_EQ(few.precision, Precision::kINT4Block32);
+  EXPECT_DOUBLE_EQ(few.terms[at(KernelTerm::kWeightMb)], 256 * 512 * 4.5 / 8 * 1e-6) << "with scales in float16";
+  EXPECT_EQ(few.terms[at(KernelTerm::kProgram)], 0);
+  EXPECT_EQ(work_of_product(8, 256, 512, Precision::kNVFP4Weights, DataType::kBFloat16).kind, KernelKind::kNarrow);
+  EXPECT_EQ(work_of_product(8, 256, 512, Precision::kFP16, DataType::kFloat16).kind, KernelKind::kProduct);
+}
+
+TEST(KernelWork, OtherProductsReadWeightsThatAreDequantizedBefore) {
+  const auto is_of_float = [](const KernelWork& work, Precision p, double bytes) {
+    EXPECT_EQ(work.kind, KernelKind::kProduct);
+    EXPECT_EQ(work.precision, p);
+    EXPECT_DOUBLE_EQ(work.terms[at(KernelTerm::kWeightMb)] * 1e6, bytes);
+  };
+  is_of_float(work_of_product(9, 256, 512, Precision::kINT4, DataType::kFloat16), Precision::kFP16, 2 * 256 * 512);
+  is_of_float(work_of_product(8, 248, 512, Precision::kINT4, DataType::kFloat16), Precision::kFP16, 2 * 248 * 512);
+  is_of_float(work_of_product(8, 256, 512, Precision::kINT4, DataType::kFloat32), Precision::kFP32, 4 * 256 * 512);
+}
+
+TEST(KernelModel, WeightsInOtherBlocksTakeTheFactorsOfTheirElements) {
+  KernelModel model;
+  model.us[{KernelKind::kProduct, Precision::kFP16}] = {7};
+  const auto us = [&](Precision p) { return product_us(target_with(model), 1, 256, 512, p, DataType::kFloat16); };
+  EXPECT_DOUBLE_EQ(us(Precision::kINT4Block64), 7) << "a target of before knows no such kernel";
+  model.us[{KernelKind::kNarrow, Precision::kINT4}] = {2};
+  model.us[{KernelKind::kNarrow, Precision::kFP8Weights}] = {3};
+  EXPECT_DOUBLE_EQ(us(Precision::kINT4Block64), 2);
+  EXPECT_DOUBLE_EQ(us(Precision::kMXFP8Weights), 3);
+  EXPECT_DOUBLE_EQ(us(Precision::kNVFP4Weights), 7);
+}
+
+/// relu(x w) w, with weights alone in int4 beside fp16.
+TEST(TimeModel, ProductsByElementsOfWeightsReadWhatOthersStore) {
+  testing::Model model;
+  model.input("x", {16, 256});
+  *model.graph().add_initializer() = testing::float_tensor("w", {256, 256}, std::vector<float>(256 * 256, 0.5f));
+  model.node("MatMul", {"x", "w"}, {"a"}, "first");
+  model.node("Softmax", {"a"}, {"p"}, "softmax");
+  model.node("MatMul", {"p", "w"}, {"y"}, "second");
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{16, 256}});
+  for (const bool modelled : {true, false}) {
+    Target target = target_with(full_model());
+    if (!modelled) target.kernels = nullptr;
+    const TimeModel time(*spec, Fusion::kFull, target);
+    const auto casts = [&](PrecisionSet enabled) {
+      BuildOptions build;
+      build.enabled = enabled;
+      build.assume_lowest = true;
+      return time.casts(assign_precisions(*spec, build)).count;
+    };
+    EXPECT_EQ(casts({Precision::kINT4, Precision::kFP16}), casts({Precision::kFP16}));
+    EXPECT_EQ(casts({Precision::kINT4}), 0);
+  }
+  const CostProblem problem =
+      make_cost_problem(*spec, fuse(*spec, assign_precisions(*spec, {}), Fusion::kNone), target_with(full_model()),
+                        IdMap<LayerId, std::vector<Precision>>(
+                            network->layers.size(), {Precision::kINT4, Precision::kFP16, Precision::kFP32}));
+  EXPECT_EQ(problem.storage(0, 0), DataType::kFloat16);
 }
 
 TEST(KernelWork, LargerProductsTakeLonger) {
