@@ -27,7 +27,9 @@ ORDER = (
     "product", "narrow product", "convolution", "tiled convolution", "depthwise convolution", "attention", "long attention", "recurrent",
     "pointwise", "row", "window", "move", "view", "cast", "run",
 )  # fmt: skip
-PRECISIONS = ("fp32", "tf32", "fp16", "int8", "fp8", "int4", "int4-32", "int8-weights", "fp8-weights", "nvfp4-weights")
+PRECISIONS = (
+    "fp32", "tf32", "fp16", "int8", "fp8", "int4", "int4-32", "int8-weights", "fp8-weights", "nvfp4-weights",
+)  # fmt: skip
 # Whole networks count as several small ones: they are what is asked for. Errors below CLOSE count squared, others less.
 WHOLE, CLOSE, ROUNDS, SWEEPS = 4.0, 0.1, 8, 300
 LEAST_SHARE, LEAST_SCALE = 0.03, 0.05

@@ -1,5 +1,6 @@
 #include "engine/attention.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "formats/rounding.h"
@@ -19,8 +20,8 @@ class AttentionFinder {
   std::optional<AttentionKernel> attention_of(const ProductKernel& values) const {
     const auto plain_product = [&](const ProductKernel& kernel) {
       const auto form = ops::matrix_form(network_.layer(kernel.layer));
-      return form && form->plain && !kernel.elements && kernel.epilogue.outputs.size() == 1 &&
-             kernel.epilogue.outputs[0].store.tensor != kNone;
+      return form && form->plain && (!kernel.elements || multiplies_fp8(kernel)) &&
+             kernel.epilogue.outputs.size() == 1 && kernel.epilogue.outputs[0].store.tensor != kNone;
     };
     if (!plain_product(values)) return std::nullopt;
     AttentionKernel result;
@@ -28,6 +29,12 @@ class AttentionFinder {
     result.flash = is_over_row_sums(values.epilogue, values.operands[0].tensor);
     if (!result.flash && values.epilogue.outputs[0].source != 0) return std::nullopt;
     result.v = values.operands[1];
+    result.probabilities = values.operands[0].rounding;
+    // What stores the probabilities rounds them as they are read; elements are made of what is stored.
+    const auto rounds_so = [&](Rounding stored) {
+      if (values.elements && result.probabilities == Rounding::kNone) result.probabilities = stored;
+      return stored == Rounding::kNone || stored == result.probabilities;
+    };
     const KernelDescription* producer = sole_producer(values.operands[0].tensor, 1);
     if (producer == nullptr) return std::nullopt;
     if (const auto* where = std::get_if<LayerKernel>(producer)) {
@@ -40,8 +47,7 @@ class AttentionFinder {
       if (is_nan == nullptr || tested == nullptr || !ops::is_nan_test(network_.layer(is_nan->layer)) ||
           network_.layer(is_nan->layer).inputs[0] != l.inputs[2])
         return std::nullopt;
-      if (where->outputs[0].rounding != Rounding::kNone && where->outputs[0].rounding != values.operands[0].rounding)
-        return std::nullopt;
+      if (!rounds_so(where->outputs[0].rounding)) return std::nullopt;
       result.nan_is_zero = true;
       result.parts = {test, producer};
       producer = tested;
@@ -49,8 +55,7 @@ class AttentionFinder {
     result.softmax = std::get_if<ProgramKernel>(producer);
     if (result.softmax == nullptr || result.softmax->softmax_of < 0 || result.softmax->row_dims != 1)
       return std::nullopt;
-    const Rounding stored = result.softmax->outputs[0].store.rounding;
-    if (stored != Rounding::kNone && stored != values.operands[0].rounding) return std::nullopt;
+    if (!rounds_so(result.softmax->outputs[0].store.rounding)) return std::nullopt;
     result.parts.insert(result.parts.begin(), producer);
     for (const Load& load : result.softmax->loads) {
       const TensorId tensor = load.operand.tensor;
@@ -78,6 +83,15 @@ class AttentionFinder {
         *factor = found->second;
       }
     return result;
+  }
+
+  /// Elements of both operands, with one calibrated scale each.
+  static bool multiplies_fp8(const ProductKernel& kernel) {
+    return std::all_of(kernel.operands.begin(), kernel.operands.begin() + 2, [](const Operand& operand) {
+      return operand.is_encoded() && operand.encoding->format == Format::kFloat8E4M3 &&
+             operand.encoding->granularity == Granularity::kTensor && operand.scales == ScaleSource::kCalibrated &&
+             !operand.exact;
+    });
   }
 
   /// All that the epilogue does is to divide by what the softmax left of rows of `exponentials`.

@@ -72,7 +72,8 @@ std::optional<Precision> nearest(const KernelModel& model, KernelKind kind, Prec
   // Integers and floats of 8 bits and fewer go the way of int8; what is stored narrow and multiplied as a float that of
   // fp16.
   if (form.is_quantized() && has(Precision::kINT8)) return Precision::kINT8;
-  if ((form.is_of_weights() || form.read_type() != DataType::kFloat32) && has(Precision::kFP16)) return Precision::kFP16;
+  if ((form.is_of_weights() || form.read_type() != DataType::kFloat32) && has(Precision::kFP16))
+    return Precision::kFP16;
   return has(Precision::kFP32) ? std::optional(Precision::kFP32) : std::nullopt;
 }
 

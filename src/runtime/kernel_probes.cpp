@@ -323,8 +323,9 @@ KernelProbe kernel_probe(int number) {
       channels_last, convolutions, depthwise, transformer, rows,        bottlenecks, products, recurrent};
   Blocks blocks(static_cast<std::uint32_t>(number) * 2654435761u + 1);
   Shape input;
-  KernelProbe probe = number >= kFirstOfFewRows ? few_rows(blocks, input)
-                                                : kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
+  KernelProbe probe = number >= kFirstOfFewRows
+                          ? few_rows(blocks, input)
+                          : kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
   probe.name += fmt::format(" {}", number);
   return probe;
 }

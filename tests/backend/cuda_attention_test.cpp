@@ -26,7 +26,10 @@ struct AttentionCase {
   std::int64_t queries, keys, depth, heads = 1;
   bool flash = true, masked = false, scaled = false;
   bool apart = false;  ///< Rows are no whole words: their elements lie apart.
+  /// Of elements of fp8, with these scales of q, k and v; 0: of numbers.
+  float q_scale = 0, k_scale = 0, v_scale = 0;
 };
+constexpr float kProbabilityScale = 1.0f / 448;
 
 struct Operand {
   std::unique_ptr<shim::GuardedBuffer> memory;
@@ -70,12 +73,22 @@ AttentionSpec spec_of(const AttentionCase& c, float factor) {
   spec.scores = scores_of(c, factor);
   spec.flash = c.flash;
   if (c.scaled) spec.q_factor = spec.k_factor = 0.5f;
+  if (c.q_scale > 0) spec.score_elements = {c.q_scale, c.k_scale};
+  if (c.v_scale > 0) spec.value_elements = {kProbabilityScale, c.v_scale};
   return spec;
 }
 
 double rounded(DataType type, double x) {
   const double unit = unit_at(type, x);
   return std::nearbyint(x / unit) * unit;
+}
+
+/// The number that an element of fp8 stands for.
+double of_fp8(float x, float scale) {
+  if (scale == 0) return x;
+  const NumericFormat& format = format_of(Format::kFloat8E4M3);
+  return decode(format, encode(format, static_cast<double>(x / scale), {.saturate = true})) *
+         static_cast<double>(scale);
 }
 
 /// Probabilities, or exponentials, are within half a unit of what they are before they are rounded, at whatever larger
@@ -100,16 +113,21 @@ void check(const AttentionCase& c, const AttentionSpec& spec, const shim::Kernel
   arguments.push_back(y.data());
   ASSERT_EQ(kernels.run(number, arguments), "");
   const double factor = static_cast<double>(spec.scores[0].program.values[1].constant);
-  const double half = (c.type == DataType::kFloat16 ? 0x1p-11 : 0x1p-8) * 1.001, least = unit_at(c.type, 0) / 2;
-  const auto scaled = [&](double x) { return c.scaled ? rounded(c.type, x * 0.5) : x; };
+  // Elements of probabilities have 4 bits, and no unit below 2^-9 of a scale.
+  const double half = (c.v_scale > 0 ? 0x1p-4 + 0x1p-8 : c.type == DataType::kFloat16 ? 0x1p-11 : 0x1p-8) * 1.001;
+  const double least =
+      c.v_scale > 0 ? 0x1p-10 * static_cast<double>(kProbabilityScale) * 1.001 : unit_at(c.type, 0) / 2;
+  const auto scaled = [&](double x, float scale) {
+    return c.scaled ? rounded(c.type, x * 0.5) : of_fp8(static_cast<float>(x), scale);
+  };
   std::vector<double> p(added.size());
   for (std::int64_t i = 0; i < c.queries; ++i) {
     double largest = -HUGE_VAL, sum = 0;
     for (std::size_t j = 0; j < p.size(); ++j) {
       double dot = 0;
       for (std::int64_t d = 0; d < c.depth; ++d)
-        dot += scaled(q.values[static_cast<std::size_t>(i * c.depth + d)]) *
-               scaled(k.values[j * static_cast<std::size_t>(c.depth) + static_cast<std::size_t>(d)]);
+        dot += scaled(q.values[static_cast<std::size_t>(i * c.depth + d)], c.q_scale) *
+               scaled(k.values[j * static_cast<std::size_t>(c.depth) + static_cast<std::size_t>(d)], c.k_scale);
       p[j] = dot * factor + added[j];
       largest = std::max(largest, p[j]);
     }
@@ -117,7 +135,9 @@ void check(const AttentionCase& c, const AttentionSpec& spec, const shim::Kernel
     for (std::int64_t d = 0; d < c.depth; ++d) {
       double result = 0, magnitude = 0, all = 0;
       for (std::size_t j = 0; j < p.size(); ++j) {
-        const double x = v.values[j * static_cast<std::size_t>(c.depth) + static_cast<std::size_t>(d)];
+        const double x =
+            of_fp8(static_cast<float>(v.values[j * static_cast<std::size_t>(c.depth) + static_cast<std::size_t>(d)]),
+                   c.v_scale);
         result += p[j] / sum * x;
         magnitude += p[j] / sum * std::fabs(x);
         all += std::fabs(x);
@@ -146,6 +166,12 @@ TEST(CudaAttention, IsTheDefinition) {
       {"large heads", half, 33, 500, 96, 300, true, true},
       {"queries in shared memory", bfloat, 9, 300, 160, 300, true, true, true},
       {"elements apart", half, 9, 400, 24, 1, true, false, true, true},
+      {"fp8, rows in registers", half, 37, 77, 64, 1, false, true, false, false, 0.011f, 0.03f, 0.0125f},
+      {"fp8 scores alone, rows in registers", bfloat, 20, 150, 40, 1, false, false, false, false, 0.017f, 0.0625f},
+      {"fp8, tiles", half, 20, 700, 64, 1, false, true, false, false, 0.011f, 0.03f, 0.01f},
+      {"fp8, queries in shared memory", bfloat, 9, 300, 160, 300, false, true, false, false, 0.011f, 0.03f, 0.01f},
+      {"fp8, large blocks", half, 130, 77, 64, 300, false, true, false, false, 0.011f, 0.03f, 0.01f},
+      {"fp8 values alone, elements apart", half, 9, 400, 24, 1, false, false, false, true, 0, 0, 0.01f},
   };
   std::vector<KernelSource> sources;
   std::set<std::string> forms;

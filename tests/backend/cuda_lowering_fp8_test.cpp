@@ -16,8 +16,9 @@ class Fp8Cases {
     return *nets_.back();
   }
   /// What was made last, at every fusion level, stored in float32 and float16, with sums of every kind: near those of
-  /// the plain backend, nothing of it on the CPU. So many of its products are fp8 for the library at most.
-  void check(const std::map<std::string, float>& scales, int by_library) {
+  /// the plain backend, nothing of it on the CPU. So many of its products are fp8 for the library at most; those of
+  /// attention are no more, once layers are fused beside float16.
+  void check(const std::map<std::string, float>& scales, int by_library, int of_attention = 0) {
     Net& net = *nets_.back();
     const Network& network = net.finish();
     const auto cache = std::make_shared<WeightCache>();
@@ -32,10 +33,27 @@ class Fp8Cases {
           const Rules rules{.fp8 = fp8};
           all_.add(name, network, net.inputs(), options, Match::kRoundings, rules, fp8 ? cache : nullptr);
           EXPECT_EQ(all_.host_steps(), 0) << name;
-          EXPECT_EQ(products(DataType::kFloat8E4M3, network, net, options, rules), fp8 ? by_library : 0) << name;
+          const int fused = narrow && fusion != Fusion::kNone ? of_attention : 0;
+          EXPECT_EQ(products(DataType::kFloat8E4M3, network, net, options, rules), fp8 ? by_library - fused : 0)
+              << name;
         }
   }
   bool run() { return all_.run(); }
+
+  /// How many kernels with both products of an attention there are, everything else in float16.
+  static int attentions(Net& net, std::map<std::string, float> scales, Accumulation accumulation) {
+    BuildOptions options = options_of({Precision::kFP8, Precision::kFP16}, Fusion::kFull);
+    options.scales = std::move(scales);
+    options.accumulation = accumulation;
+    std::vector<Shape> shapes;
+    for (const Tensor& input : net.inputs()) shapes.push_back(input.shape());
+    FakeDevice device(Rules{});
+    int count = 0;
+    for (const Step& step : lowered(net.finish(), shapes, options, device).steps)
+      if (const auto* kernel = std::get_if<KernelStep>(&step.work))
+        count += kernel->source->source.find("#define ELEMENTS_P true") != std::string::npos ? 1 : 0;
+    return count;
+  }
 
  private:
   static int products(DataType type, const Network& network, const Net& net, const BuildOptions& options,
@@ -95,6 +113,41 @@ TEST(CudaLoweringFp8, Products) {
     n.input("x", x);
     n.output(n.add("MatMul", {"x", n.weight({32, 16})}));
     cases.check({{"x", 0.5f}}, 1);
+  }
+  if (!cases.run()) GTEST_SKIP() << "no compiler";
+}
+
+/// As BertModel has it. What the elements are made of is stored in float16 by layers before.
+std::map<std::string, float> add_attention(Net& n, bool nan_is_zero) {
+  std::map<std::string, float> scales;
+  std::vector<std::string> qkv;
+  for (int i = 0; i < 3; ++i) {
+    const auto x = n.add("Mul", {n.input(fmt::format("x{}", i), {2, 16, 32}), n.weight({32})});
+    qkv.push_back(n.add("Transpose", {n.add("Reshape", {x, n.integers({0, 0, 2, 16})})},
+                        {A("perm", i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3})}));
+    scales[x] = 0.01f * static_cast<float>(i + 1);
+  }
+  const auto scores = n.add("Mul", {n.add("MatMul", {qkv[0], qkv[1]}), n.scalar(0.35f)});
+  auto p = n.add("Softmax", {n.add("Add", {scores, n.weight({2, 1, 1, 16})})}, {A("axis", -1)});
+  scales[p] = 1.0f / 448;
+  if (nan_is_zero) scales[p = n.add("Where", {n.add("IsNaN", {p}), n.scalar(0), p})] = 1.0f / 448;
+  n.output(n.add("Transpose", {n.add("MatMul", {p, qkv[2]})}, {A("perm", Ints{0, 2, 1, 3})}));
+  return scales;
+}
+
+TEST(CudaLoweringFp8, AttentionIsOneKernel) {
+  Fp8Cases cases;
+  for (const bool nan_is_zero : {false, true}) {
+    const std::string name = fmt::format("attention {}", nan_is_zero);
+    cases.check(add_attention(cases.net(name), nan_is_zero), 2, 2);
+    const auto count = [&](Accumulation accumulation) {
+      Net net(name);
+      const auto scales = add_attention(net, nan_is_zero);
+      return Fp8Cases::attentions(net, scales, accumulation);
+    };
+    EXPECT_EQ(count(Accumulation::kFP32), 1) << name;
+    EXPECT_EQ(count(Accumulation::kHopperFast), 1) << name;
+    EXPECT_EQ(count(Accumulation::kHopper), 0) << "sums in float32 are not these";
   }
   if (!cases.run()) GTEST_SKIP() << "no compiler";
 }

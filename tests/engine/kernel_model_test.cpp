@@ -219,8 +219,8 @@ TEST(TimeModel, ProductsByElementsOfWeightsReadWhatOthersStore) {
   }
   const CostProblem problem =
       make_cost_problem(*spec, fuse(*spec, assign_precisions(*spec, {}), Fusion::kNone), target_with(full_model()),
-                        IdMap<LayerId, std::vector<Precision>>(
-                            network->layers.size(), {Precision::kINT4, Precision::kFP16, Precision::kFP32}));
+                        IdMap<LayerId, std::vector<Precision>>(network->layers.size(),
+                                                               {Precision::kINT4, Precision::kFP16, Precision::kFP32}));
   EXPECT_EQ(problem.storage(0, 0), DataType::kFloat16);
 }
 

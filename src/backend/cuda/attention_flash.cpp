@@ -16,7 +16,7 @@ DEVICE float power(float x) { return exp2_of(x * 1.44269504f); }
 
 // Tiles of rows of WIDTH elements, one after the other, to two places in turn. A thread brings the same words of every
 // tile, so that addresses are known but for the tile; where words do not part so, start_fill() finds them.
-template <int COLUMNS, int WIDTH, i64 ROW, i64 COLUMN, bool WHOLE, bool SCALED> struct Tiles {
+template <int COLUMNS, int WIDTH, i64 ROW, i64 COLUMN, bool WHOLE, class Prepared> struct Tiles {
   static constexpr int WORDS = WIDTH / 8, STEP = WHOLE && THREADS % WORDS == 0 ? THREADS / WORDS : TILE + 1;
   static constexpr bool PARTS_EVENLY = TILE % STEP == 0;
   static constexpr int SIZE = TILE * (WIDTH + PAD);
@@ -34,7 +34,7 @@ template <int COLUMNS, int WIDTH, i64 ROW, i64 COLUMN, bool WHOLE, bool SCALED> 
     own = from + row * ROW + (column < COLUMNS ? column : 0);
     to = (u32)__cvta_generic_to_shared(place + row * (WIDTH + PAD) + column);
   }
-  DEVICE_MEMBER void start(int t, float factor) {
+  DEVICE_MEMBER void start(int t) {
     const i64 first = (i64)t * TILE;
     if constexpr (PARTS_EVENLY) {
       const u16* const from = own + first * ROW;
@@ -46,21 +46,19 @@ template <int COLUMNS, int WIDTH, i64 ROW, i64 COLUMN, bool WHOLE, bool SCALED> 
         COPY_LATER(into + n * STEP * (WIDTH + PAD) * 2, there ? from + n * STEP * ROW : all, there ? bytes : 0);
       }
     } else {
-      start_fill<TILE, COLUMNS, WIDTH, WHOLE, SCALED>(tile + (t & 1) * SIZE, all, first, KEYS, ROW, COLUMN, factor);
+      start_fill<TILE, COLUMNS, WIDTH, WHOLE, Prepared>(tile + (t & 1) * SIZE, all, first, KEYS, ROW, COLUMN);
     }
   }
-  // Multiplies what this thread has brought itself.
-  DEVICE_MEMBER void scale(int t, float factor) {
+  // Prepares what this thread has brought itself.
+  DEVICE_MEMBER void prepare(int t) {
     if constexpr (PARTS_EVENLY) {
 #pragma unroll
       for (int n = 0; n < TILE / STEP; ++n) {
         uint4* const at = (uint4*)(tile + (t & 1) * SIZE + (row + n * STEP) * (WIDTH + PAD) + threadIdx.x % WORDS * 8);
-        const uint4 x = *at;
-        *at = make_uint4(scaled_pair(x.x, factor), scaled_pair(x.y, factor), scaled_pair(x.z, factor),
-                         scaled_pair(x.w, factor));
+        *at = prepared<Prepared>(*at);
       }
     } else {
-      scale_own<TILE, WIDTH>(tile + (t & 1) * SIZE, factor);
+      prepare_own<TILE, WIDTH, Prepared>(tile + (t & 1) * SIZE);
     }
   }
 };
@@ -82,20 +80,20 @@ extern "C" __global__ __launch_bounds__(THREADS, BLOCKS) void kernel(ARGUMENTS) 
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
   const u16* const k = (const u16*)k_ + b * K0 + h * K1;
   const u16* const v = (const u16*)v_ + b * V0 + h * V1;
-  Tiles<DEPTH, DQ, K2, K3, WHOLE_K, SCALED_K> keys;
-  Tiles<VALUES, DV, V2, V3, WHOLE_V, false> values;
+  Tiles<DEPTH, DQ, K2, K3, WHOLE_K, PreparedK> keys;
+  Tiles<VALUES, DV, V2, V3, WHOLE_V, Untouched> values;
   keys.begin_at(tile_k, k);
   values.begin_at(tile_v, v);
   auto start = [&](int t) {
-    keys.start(t, FACTOR_K);
-    values.start(t, 1.0f);
+    keys.start(t);
+    values.start(t);
     COMMIT;
   };
-  start_fill<ROWS, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
+  start_fill<ROWS, DEPTH, DQ, WHOLE_Q, PreparedQ>(tile_q, q, first, QUERIES, Q2, Q3);
   COMMIT;
   start(0);
   ARRIVED(1);
-  if (WHOLE_Q && SCALED_Q) scale_own<ROWS, DQ>(tile_q, FACTOR_Q);
+  if (WHOLE_Q && PreparedQ::CHANGES) prepare_own<ROWS, DQ, PreparedQ>(tile_q);
   __syncthreads();
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (own + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
   const u32 first_k =
@@ -164,7 +162,7 @@ SCORE
   };
   for (int t = 0; t < TILES; ++t) {
     ARRIVED(0);
-    if (WHOLE_K && SCALED_K) keys.scale(t, FACTOR_K);
+    if (WHOLE_K && PreparedK::CHANGES) keys.prepare(t);
     __syncthreads();  // It is there for all, and nobody works on the one before, whose place is filled next.
     if (t + 1 < TILES) start(t + 1);
     const u32 at_k = first_k + (t & 1) * SIZE_K * 2, at_v = first_v + (t & 1) * SIZE_V * 2;

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/element_source.h"
 #include "core/division.h"
+#include "formats/numeric_format.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -97,12 +98,14 @@ std::optional<AttentionForm> attention_form(const AttentionSpec& spec, int warp_
   constexpr std::int64_t kVeryFew = 128, kFew = 264, kSome = 1056;
   const std::int64_t warps = (spec.queries + 15) / 16 * spec.heads * spec.batch;  // Of all blocks, parts aside.
   const std::int64_t dq = round_up(spec.depth, 32), dv = round_up(spec.value_depth, 16);
-  const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : 4;
+  // Keys and values that become elements first do so once per block.
+  const bool large = spec.has_elements() && spec.queries >= kVeryFew && warps >= 2 * kSome;
+  const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : large ? 8 : 4;
   for (int parts = warps < kFew ? 4 : warps < kSome ? 2 : 1; parts <= 4; parts *= 2) {
     const AttentionForm form{dq, dv, round_up(spec.keys, AttentionForm::kPartKeys * parts), in_block, parts, true};
     if (form.registers() <= 176 && form.fits()) return form;
   }
-  if (warp_group_processors > 0)
+  if (warp_group_processors > 0 && !spec.has_elements())
     if (const auto form = group_form(spec, warp_group_processors)) return form;
   if (spec.flash) return one_pass_form(spec, dq, dv);
   const bool small = std::max(dq, dv) <= 64;
@@ -115,20 +118,61 @@ std::optional<AttentionForm> attention_form(const AttentionSpec& spec, int warp_
   return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
 
+namespace {
+
+/// The code of the elements of fp8 of numbers of `type` over `scale`, before they are rounded: times the reciprocal
+/// where no number comes to lie on another side of a tie so, or on it; else the quotient itself.
+std::string quotient_of_elements(DataType type, float scale) {
+  const NumericFormat &elements = format_of(Format::kFloat8E4M3), &numbers = *format_of(type);
+  const float reciprocal = 1.0f / scale;
+  const auto side = [](float x, double tie) { return (x > tie) - (x < tie); };
+  const auto last = encode(elements, elements.largest(), {});
+  for (std::uint32_t code = 0; code < last; ++code) {
+    const double tie = (decode(elements, code) + decode(elements, code + 1)) / 2;
+    const std::uint32_t near = encode(numbers, tie * static_cast<double>(scale), {.saturate = true});
+    for (std::uint32_t bits = near - std::min(near, 2u); bits <= near + 2; ++bits) {
+      const auto x = static_cast<float>(decode(numbers, bits));
+      if (side(x / scale, tie) != side(x * reciprocal, tie)) return quotient_code("(x)", scale);
+    }
+  }
+  return fmt::format("(x) * {}", literal(reciprocal));
+}
+
+/// What becomes of numbers of the operands and of sums.
+template <typename Define>
+void define_operands(const AttentionSpec& spec, const Define& define) {
+  const auto operand = [&](char name, std::optional<float> factor, std::optional<float> scale) {
+    define(fmt::format("SCALED_{}", name), factor.has_value());
+    define(fmt::format("FACTOR_{}", name), literal(factor.value_or(1.0f)));
+    define(fmt::format("ELEMENTS_{}", name), scale.has_value());
+    define(fmt::format("QUOTIENT_{}(x)", name), scale ? quotient_of_elements(spec.type, *scale) : "(x)");
+  };
+  const auto scales = [](const std::optional<AttentionSpec::Elements>& elements, float AttentionSpec::Elements::* own) {
+    return elements ? std::optional((*elements).*own) : std::nullopt;
+  };
+  const auto &scores = spec.score_elements, &values = spec.value_elements;
+  operand('Q', spec.q_factor, scales(scores, &AttentionSpec::Elements::a));
+  operand('K', spec.k_factor, scales(scores, &AttentionSpec::Elements::b));
+  operand('P', std::nullopt, scales(values, &AttentionSpec::Elements::a));
+  operand('V', std::nullopt, scales(values, &AttentionSpec::Elements::b));
+  define("SUM_SCALE", literal(scores ? scores->a * scores->b : 1.0f));
+  define("RESULT_SCALE", literal(values ? values->a * values->b : 1.0f));
+}
+
+}  // namespace
+
 std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form) {
   const bool half = spec.type == DataType::kFloat16;
   std::string text;
   const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
+  define("HALF", half ? 1 : 0);
   define("NAME", half ? "\"f16\"" : "\"bf16\"");
   define("PAIR", half ? "pair_f16" : "pair_bf16");
   define("NAN_IS_ZERO", spec.nan_is_zero);
   define("QUERIES_KEPT", form.dq <= 128);
   define("WIDEN", half ? "widen_f16" : "widen_bf16");
   define("NARROW", half ? "narrow_f16" : "narrow_bf16");
-  define("SCALED_Q", spec.q_factor.has_value());
-  define("SCALED_K", spec.k_factor.has_value());
-  define("FACTOR_Q", literal(spec.q_factor.value_or(1.0f)));
-  define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
+  define_operands(spec, define);
   define("STORED", type_code(spec.stored));
   define("FLASH", spec.flash);
   define("ROW_TILES", form.row_tiles);
@@ -161,7 +205,7 @@ std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form)
   define("WHOLE_OUT",
          spec.stored == spec.type && form.dv <= form.dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
   // Groups that are started after them.
-  define("BEHIND_QUERIES", form.in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
+  define("BEHIND_QUERIES", form.in_registers && !(whole_k && (spec.k_factor || spec.score_elements)) ? 2 : 1);
   return text;
 }
 

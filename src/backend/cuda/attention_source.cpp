@@ -35,31 +35,57 @@ constexpr const char* kFunctions = R"(
 #define COMMIT asm volatile("cp.async.commit_group;")
 #define ARRIVED(COUNT) asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory")
 
-// An element times a factor, stored again.
-DEVICE u16 scaled(u16 x, float factor) { return NARROW(WIDEN(x) * factor); }
+// Two numbers times a factor, stored again.
 DEVICE u32 scaled_pair(u32 x, float factor) {
-  return (u32)scaled((u16)x, factor) | (u32)scaled((u16)(x >> 16), factor) << 16;
+  return (u32)NARROW(WIDEN((u16)x) * factor) | (u32)NARROW(WIDEN((u16)(x >> 16)) * factor) << 16;
+}
+// Two elements of fp8 e4m3, as numbers of the type.
+DEVICE u32 elements_of_fp8(float x, float x1) {
+#if HALF && __CUDA_ARCH__ >= 890
+  u32 y;
+  asm("{.reg .b16 e;\n\tcvt.rn.satfinite.e4m3x2.f32 e, %1, %2;\n\tcvt.rn.f16x2.e4m3x2 %0, e;}"
+      : "=r"(y) : "f"(x1), "f"(x));
+  return y;
+#else
+  return PAIR(round_e4m3(x), round_e4m3(x1));
+#endif
+}
+// What becomes of two numbers of an operand before they are multiplied.
+struct Untouched { static constexpr bool CHANGES = false; DEVICE u32 pair(u32 x) { return x; } };
+#define PREPARED(OPERAND) \
+  struct Prepared##OPERAND { \
+    static constexpr bool CHANGES = SCALED_##OPERAND || ELEMENTS_##OPERAND; \
+    DEVICE u32 pair(u32 x) { \
+      if (SCALED_##OPERAND) return scaled_pair(x, FACTOR_##OPERAND); \
+      if (!ELEMENTS_##OPERAND) return x; \
+      const float low = WIDEN((u16)x), high = WIDEN((u16)(x >> 16)); \
+      return elements_of_fp8(QUOTIENT_##OPERAND(low), QUOTIENT_##OPERAND(high)); \
+    } \
+  };
+PREPARED(Q)
+PREPARED(K)
+PREPARED(V)
+PREPARED(P)
+template <class Prepared> DEVICE uint4 prepared(uint4 x) {
+  return make_uint4(Prepared::pair(x.x), Prepared::pair(x.y), Prepared::pair(x.z), Prepared::pair(x.w));
 }
 
 // ROWS rows of COLUMNS elements, from row `first` of `limit`, into a tile of WIDTH elements a row; zeros beyond.
-template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, bool SCALED>
-DEVICE void fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column, float factor = 1.0f) {
+template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, class Prepared>
+DEVICE void fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column) {
   if constexpr (ALIGNED) {
     for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
       const int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
       uint4* to = (uint4*)(tile + r * (WIDTH + PAD) + c);
       uint4 x = make_uint4(0, 0, 0, 0);
       if (first + r < limit && c < COLUMNS) x = *(const uint4*)(from + (first + r) * row + c);
-      if (SCALED)
-        x = make_uint4(scaled_pair(x.x, factor), scaled_pair(x.y, factor), scaled_pair(x.z, factor),
-                       scaled_pair(x.w, factor));
-      *to = x;
+      *to = prepared<Prepared>(x);
     }
   } else {
     for (int i = threadIdx.x; i < ROWS * WIDTH; i += THREADS) {
       const int r = i / WIDTH, c = i % WIDTH;
       const u16 x = first + r < limit && c < COLUMNS ? from[(first + r) * row + c * column] : (u16)0;
-      tile[r * (WIDTH + PAD) + c] = SCALED ? scaled(x, factor) : x;
+      tile[r * (WIDTH + PAD) + c] = (u16)Prepared::pair(x);
     }
   }
 }
@@ -69,11 +95,11 @@ DEVICE u32 probabilities(float p, float p1) {
     p = p == p ? p : 0.0f;
     p1 = p1 == p1 ? p1 : 0.0f;
   }
-  return PAIR(p, p1);
+  return PreparedP::pair(PAIR(p, p1));
 }
-// The same as fill, but where rows are whole words the elements arrive later (cp.async), and unscaled.
-template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, bool SCALED>
-DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column, float factor) {
+// The same as fill, but where rows are whole words the numbers arrive later (cp.async), and as they are.
+template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, class Prepared>
+DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column) {
   if constexpr (ALIGNED) {
     for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
       const int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
@@ -83,11 +109,12 @@ DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row
       COPY_LATER(to, at, there ? 16 : 0);
     }
   } else {
-    fill<ROWS, COLUMNS, WIDTH, false, SCALED>(tile, from, first, limit, row, column, factor);
+    fill<ROWS, COLUMNS, WIDTH, false, Prepared>(tile, from, first, limit, row, column);
   }
 }
-// Whole rows from the first on, multiplied; everything is on its way before anything is waited for.
-template <int ROWS, int COLUMNS, int WIDTH> DEVICE void fill_scaled(u16* tile, const u16* from, i64 limit, i64 row, float factor) {
+// Whole rows from the first on, prepared; everything is on its way before anything is waited for.
+template <int ROWS, int COLUMNS, int WIDTH, class Prepared>
+DEVICE void fill_prepared(u16* tile, const u16* from, i64 limit, i64 row) {
   constexpr int WORDS = ROWS * (WIDTH / 8), AT_ONCE = 16;
   for (int first = threadIdx.x; first < WORDS; first += AT_ONCE * THREADS) {
     uint4 x[AT_ONCE];
@@ -101,18 +128,15 @@ template <int ROWS, int COLUMNS, int WIDTH> DEVICE void fill_scaled(u16* tile, c
     for (int j = 0; j < AT_ONCE; ++j) {
       const int i = first + j * THREADS;
       if (j * THREADS < WORDS && i < WORDS)
-        *(uint4*)(tile + i / (WIDTH / 8) * (WIDTH + PAD) + i % (WIDTH / 8) * 8) =
-            make_uint4(scaled_pair(x[j].x, factor), scaled_pair(x[j].y, factor), scaled_pair(x[j].z, factor),
-                       scaled_pair(x[j].w, factor));
+        *(uint4*)(tile + i / (WIDTH / 8) * (WIDTH + PAD) + i % (WIDTH / 8) * 8) = prepared<Prepared>(x[j]);
     }
   }
 }
-// Multiplies what this thread has brought itself.
-template <int ROWS, int WIDTH> DEVICE void scale_own(u16* tile, float factor) {
+// Prepares what this thread has brought itself.
+template <int ROWS, int WIDTH, class Prepared> DEVICE void prepare_own(u16* tile) {
   for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
     uint4* at = (uint4*)(tile + i / (WIDTH / 8) * (WIDTH + PAD) + i % (WIDTH / 8) * 8);
-    const uint4 x = *at;
-    *at = make_uint4(scaled_pair(x.x, factor), scaled_pair(x.y, factor), scaled_pair(x.z, factor), scaled_pair(x.w, factor));
+    *at = prepared<Prepared>(*at);
   }
 }
 // A score that is not a number is lost here, but not in the sum: the whole row becomes one.
@@ -142,11 +166,11 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
   const u16* const k = (const u16*)k_ + b * K0 + h * K1;
   const u16* const v = (const u16*)v_ + b * V0 + h * V1;
-  start_fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
+  start_fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, PreparedQ>(tile_q, q, first, QUERIES, Q2, Q3);
   COMMIT;
 START  // Of what was started, the queries have arrived.
   ARRIVED(BEHIND_QUERIES);
-  if (WHOLE_Q && SCALED_Q && !QUERIES_KEPT) scale_own<WARPS * 16, DQ>(tile_q, FACTOR_Q);
+  if (WHOLE_Q && PreparedQ::CHANGES && !QUERIES_KEPT) prepare_own<WARPS * 16, DQ, PreparedQ>(tile_q);
   __syncthreads();
   const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
@@ -162,9 +186,9 @@ START  // Of what was started, the queries have arrived.
 #pragma unroll
     for (int d = 0; d < DQ / 16; ++d) {
       LDMATRIX("", kept[d][0], kept[d][1], kept[d][2], kept[d][3], at_q + d * 32);
-      if (WHOLE_Q && SCALED_Q)
+      if (WHOLE_Q)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) kept[d][i] = scaled_pair(kept[d][i], FACTOR_Q);
+        for (int i = 0; i < 4; ++i) kept[d][i] = PreparedQ::pair(kept[d][i]);
     }
   // Sums of products of this warp's queries with the 8 keys from `key` of the tile on.
   auto multiply = [&](float (&c)[4], int key) {
@@ -193,7 +217,8 @@ SCORE
   };
   auto scores = [&](float (&c)[4], i64 key) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) c[e] = score(c[e], row + (e >> 1) * 8, key + (lane & 3) * 2 + (e & 1));
+    for (int e = 0; e < 4; ++e)
+      c[e] = score(ELEMENTS_Q ? c[e] * SUM_SCALE : c[e], row + (e >> 1) * 8, key + (lane & 3) * 2 + (e & 1));
   };
   // All of a tile, one after the other, so that what the scores load is not waited for one by one.
   auto tile_scores = [&](float (&c)[PART / 8][4], i64 key) {
@@ -266,6 +291,11 @@ BODY
     __syncthreads();  // All sums are read: their memory may be written.
     if (part != 0) return;
   }
+  if (ELEMENTS_V)
+#pragma unroll
+    for (int n = 0; n < DV / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[n][e] *= RESULT_SCALE;
   if constexpr (WHOLE_OUT) {
     // Through shared memory, where the queries were: whole words then.
     u16* const own = tile_q + warp * 16 * (DQ + PAD);
@@ -294,13 +324,13 @@ BODY
 )";
 
 constexpr const char* kStartAll = R"(
-  if constexpr (!(WHOLE_K && SCALED_K)) {
-    start_fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, 0, KEYS, K2, K3, FACTOR_K);
+  if constexpr (!(WHOLE_K && PreparedK::CHANGES)) {
+    start_fill<TILE, DEPTH, DQ, WHOLE_K, PreparedK>(tile_k, k, 0, KEYS, K2, K3);
     COMMIT;
   }
-  start_fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3, 1.0f);
+  start_fill<TILE, VALUES, DV, WHOLE_V, PreparedV>(tile_v, v, 0, KEYS, V2, V3);
   COMMIT;
-  if constexpr (WHOLE_K && SCALED_K) fill_scaled<TILE, DEPTH, DQ>(tile_k, k, KEYS, K2, FACTOR_K);
+  if constexpr (WHOLE_K && PreparedK::CHANGES) fill_prepared<TILE, DEPTH, DQ, PreparedK>(tile_k, k, KEYS, K2);
 )";
 
 constexpr const char* kInRegisters = R"(
@@ -329,6 +359,7 @@ constexpr const char* kInRegisters = R"(
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
   ARRIVED(0);
+  if (WHOLE_V && PreparedV::CHANGES) prepare_own<TILE, DV, PreparedV>(tile_v);
   __syncthreads();
 #pragma unroll
   for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], FLASH ? 1.0f : s0, FLASH ? 1.0f : s1, n * 8);
@@ -344,9 +375,9 @@ constexpr const char* kStartFirst = R"(
   constexpr int SIZE_K = TILE * (DQ + PAD), SIZE_V = TILE * (DV + PAD), TILES = (KEYS + TILE - 1) / TILE;
   auto start = [&](int t, bool values) {
     u16* const to = tile_k + (t & 1) * SIZE_K;
-    start_fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(to, k, (i64)t * TILE, KEYS, K2, K3, FACTOR_K);
+    start_fill<TILE, DEPTH, DQ, WHOLE_K, PreparedK>(to, k, (i64)t * TILE, KEYS, K2, K3);
     if (values)
-      start_fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v + (t & 1) * SIZE_V, v, (i64)t * TILE, KEYS, V2, V3, 1.0f);
+      start_fill<TILE, VALUES, DV, WHOLE_V, PreparedV>(tile_v + (t & 1) * SIZE_V, v, (i64)t * TILE, KEYS, V2, V3);
     COMMIT;
   };
   start(0, false);
@@ -363,7 +394,8 @@ constexpr const char* kInTiles = R"(
     } else {
       ARRIVED(0);
     }
-    if (WHOLE_K && SCALED_K) scale_own<TILE, DQ>(tile_k + (t & 1) * SIZE_K, FACTOR_K);
+    if (WHOLE_K && PreparedK::CHANGES) prepare_own<TILE, DQ, PreparedK>(tile_k + (t & 1) * SIZE_K);
+    if (values && WHOLE_V && PreparedV::CHANGES) prepare_own<TILE, DV, PreparedV>(tile_v + (t & 1) * SIZE_V);
     __syncthreads();
     at_k = first_k + (t & 1) * SIZE_K * 2;
     at_v = first_v + (t & 1) * SIZE_V * 2;

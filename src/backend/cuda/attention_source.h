@@ -13,8 +13,9 @@ namespace ulpscope::cuda {
 
 /// out[b, h, i, :] = sum_j p[b, h, i, j] v[b, h, j, :], p = round(softmax_j(score(sum_d q[b, h, i, d] k[b, h, j, d]))).
 /// Sums are in float32; the probabilities are normalized in float32 and then rounded to the type of the operands
-/// (docs/numerics.md); the result is rounded once. With `flash`, p = round(exp(score - largest)), and the sum is
-/// divided by that of the exponentials before it is rounded.
+/// (docs/numerics.md); the result is rounded once. Elements of fp8 are multiplied as numbers of `type`, which holds
+/// them. With `flash`, p = round(exp(score - largest)), and the sum is divided by that of the exponentials before it is
+/// rounded.
 struct AttentionSpec {
   std::int64_t batch = 1, heads = 1, queries = 0, keys = 0;
   std::int64_t depth = 0;                ///< Of a row of q and k.
@@ -35,6 +36,13 @@ struct AttentionSpec {
     Rounding rounding = Rounding::kNone;  ///< Of the result.
   };
   std::array<Scores, 2> scores;
+  /// Products of elements of fp8 e4m3, the nearest to numbers / scale: of q and k, of p and v. Sums are multiplied by
+  /// float32(product of both scales). Not with factors of the same operands, nor with `flash`.
+  struct Elements {
+    float a = 0, b = 0;  ///< Scales.
+  };
+  std::optional<Elements> score_elements, value_elements;
+  bool has_elements() const noexcept { return score_elements || value_elements; }
   bool nan_is_zero = false;  ///< Probabilities that are not a number count as 0. Not with `flash`.
   bool flash = false;
 };

@@ -91,11 +91,15 @@ class Description {
     const auto& [program, result, loads, rounding] = scores;
     add_all(program, result, loads, rounding);
   }
+  void add(const AttentionSpec::Elements& elements) {
+    const auto& [a, b] = elements;
+    add_all(a, b);
+  }
   void add(const AttentionSpec& spec) {
     const auto& [batch, heads, queries, keys, depth, value_depth, type, stored, q, k, v, out, alignment, q_factor,
-                 k_factor, scores, nan_is_zero, flash] = spec;
+                 k_factor, scores, score_elements, value_elements, nan_is_zero, flash] = spec;
     add_all(batch, heads, queries, keys, depth, value_depth, type, stored, q, k, v, out, alignment, q_factor, k_factor,
-            scores, nan_is_zero, flash);
+            scores, score_elements, value_elements, nan_is_zero, flash);
   }
   void add(const ConvolutionStep& step) {
     const auto& [kind, type] = step;

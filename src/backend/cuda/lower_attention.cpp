@@ -16,6 +16,12 @@ std::optional<std::array<std::int64_t, 4>> four_strides(const Shape& shape, std:
   return result;
 }
 
+/// Scales of the elements that a product multiplies, if it does.
+std::optional<AttentionSpec::Elements> elements_of(const ProductKernel& product) {
+  if (!product.elements) return std::nullopt;
+  return AttentionSpec::Elements{product.operands[0].scale, product.operands[1].scale};
+}
+
 }  // namespace
 
 Attentions::Attentions(const KernelLowering& context, const Schedule& schedule, Programs& programs)
@@ -31,6 +37,17 @@ const AttentionKernel* Attentions::find(const ProductKernel& values) const {
   return found == attentions_.end() ? nullptr : &found->second;
 }
 
+/// The sums that --accumulation hopper asks for are those of products by themselves.
+bool Attentions::adds_up_as_asked(const ProductKernel& product) {
+  return !product.elements || !product.accumulator || product.accumulator->restart == 0;
+}
+
+/// The type whose numbers an operand is, before they become elements if they do; kUndefined: it is not on the device.
+DataType Attentions::type_before(const Operand& operand) const {
+  if (!operand.is_encoded()) return type_of(operand.rounding);
+  return memory_.is_on_device(operand.tensor) ? memory_.device_view(operand.plain()).type : DataType::kUndefined;
+}
+
 /// What of types, shapes and sizes follows from the descriptions; nothing where the kernel has no form for them.
 std::optional<AttentionSpec> Attentions::spec_of(const AttentionKernel& attention) const {
   const Store& out = attention.values->epilogue.outputs[0].store;
@@ -39,12 +56,13 @@ std::optional<AttentionSpec> Attentions::spec_of(const AttentionKernel& attentio
   spec.k_factor = attention.k_factor;
   spec.nan_is_zero = attention.nan_is_zero;
   spec.flash = attention.flash;
-  spec.type = type_of(attention.q.rounding);
+  spec.score_elements = elements_of(*attention.scores);
+  spec.value_elements = elements_of(*attention.values);
+  spec.type = type_of(attention.probabilities);
   spec.stored = type_of(out.rounding);
-  if (spec.type == DataType::kFloat32 || type_of(attention.values->operands[0].rounding) != spec.type || out.exact)
-    return std::nullopt;
+  if (spec.type == DataType::kFloat32 || out.exact) return std::nullopt;
   for (const Operand* operand : {&attention.q, &attention.k, &attention.v})
-    if (spec_.is_constant(operand->tensor) || type_of(operand->rounding) != spec.type) return std::nullopt;
+    if (spec_.is_constant(operand->tensor) || type_before(*operand) != spec.type) return std::nullopt;
   const Shape& domain = attention.softmax->domain;
   if (domain.size() < 2 || domain.size() > 4 || attention.scores->epilogue.domain != domain ||
       num_elements(domain) == 0)
@@ -86,11 +104,17 @@ AttentionSpec::Scores Attentions::score_part(ProgramKernel kernel, Register sour
 bool Attentions::lower(const AttentionKernel& attention) {
   const Operand &q = attention.q, &k = attention.k, &v = attention.v;
   const Store& out = attention.values->epilogue.outputs[0].store;
+  for (const ProductKernel* product : {attention.scores, attention.values})
+    if (!adds_up_as_asked(*product)) return false;
   auto spec = spec_of(attention);
   if (!spec) return false;
+  for (const ProductKernel* product : {attention.scores, attention.values})
+    if (product->elements) tell_how_fp8_adds_up(*product, layer(product->layer), false, target_.is_hopper());
   steps_.begin(attention.values->layer);
-  const View q_view = memory_.read_as(q, spec->type), k_view = memory_.read_as(k, spec->type),
-             v_view = memory_.read_as(v, spec->type);
+  const auto numbers = [&](const Operand& operand) {
+    return memory_.read_as(operand.is_encoded() ? operand.plain() : operand, spec->type);
+  };
+  const View q_view = numbers(q), k_view = numbers(k), v_view = numbers(v);
   const auto q_strides = four_strides(shape(q.tensor), q_view.strides);
   const auto v_strides = four_strides(shape(v.tensor), v_view.strides);
   auto k_strides = four_strides(shape(k.tensor), k_view.strides);

@@ -284,6 +284,8 @@ class Attentions : KernelLowering {
   bool lower(const AttentionKernel& attention);
 
  private:
+  static bool adds_up_as_asked(const ProductKernel& product);
+  DataType type_before(const Operand& operand) const;
   std::optional<AttentionSpec> spec_of(const AttentionKernel& attention) const;
   AttentionSpec::Scores score_part(ProgramKernel kernel, Register source, TensorId given, const AttentionSpec& spec,
                                    KernelStep& step);
