@@ -21,6 +21,12 @@ PARAMETERS: dict[str, set[int]] = {
 #: Parameters whose values decide the shape of the output.
 SHAPING = {op: inputs for op, inputs in PARAMETERS.items() if op not in (
     "Dropout", "QuantizeLinear", "DequantizeLinear", "CumSum", "Trilu")} | {"Range": {0, 1, 2}}  # fmt: skip
+#: Their output has the shape of their first input, whatever is known of the others.
+OF_FIRST = {
+    "Clip", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "InstanceNormalization",
+    "GroupNormalization", "BatchNormalization", "Scatter", "ScatterElements", "ScatterND", "TensorScatter", "CumSum",
+    "Trilu", "Dropout", "CastLike",
+}  # fmt: skip
 #: The shapes of their outputs are known at run time only.
 OPEN = {"NonZero", "Unique", "Compress", "NonMaxSuppression", "If", "Loop", "Scan"}
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -67,7 +73,8 @@ class Specialization:
         constant = known and node.op not in RANDOM and node.op not in operators.CONTROL
         if constant:
             self.folded.add(i)
-        static = node.op not in OPEN and all(self.shapes[name] is not None for name in node.all_inputs)
+        deciding = node.inputs[:1] if node.op in OF_FIRST else node.all_inputs
+        static = node.op not in OPEN and all(self.shapes[name] is not None for name in deciding)
         for at in SHAPING.get(node.op, ()):
             static = static and (not node.reads(at) or node.inputs[at] in self.constants)
         for name, value in zip(node.outputs, outputs):

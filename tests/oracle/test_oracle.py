@@ -298,6 +298,33 @@ GROUPS: dict[str, tuple[Network, str, dict[str, str], list[list[str]]]] = {
         {},
         [],
     ),
+    **{
+        f"parameters of unknown shapes, {op} {inputs}": (
+            build(
+                [
+                    N("NonZero", ["x"], ["i"]),
+                    N("Cast", ["i"], ["f"], to=1),
+                    N("ReduceMax", ["f"], ["m"], keepdims=0),
+                    N("Expand", ["m", "shape"], ["p"]),
+                    N(op, ["x", *inputs], ["a"]),
+                    N("MatMul", ["a", "w"], ["b"]),
+                    N("Add", ["b", "c"], ["z"]),
+                ],
+                {"x": R(3, 2, 4), "c": R(1)},
+                {"w": R(4, 5), "row": R(4), "channels": R(2), "places": np.int64([[[1]], [[0]]]), "shape": shape},
+            ),
+            "pointwise",
+            {},
+            [["b", "z"]],
+        )
+        for op, inputs, shape in (
+            ("Clip", ["p"], np.int64([])),
+            ("Clip", ["", "p"], np.int64([])),
+            ("LayerNormalization", ["row", "p"], np.int64([4])),
+            ("InstanceNormalization", ["channels", "p"], np.int64([2])),
+            ("ScatterElements", ["places", "p"], np.int64([2, 1, 1])),
+        )
+    },
 }
 
 
