@@ -42,11 +42,15 @@ class _Way:
         parts = np.zeros((2, gates, self.hidden)) if bias is None else bias[way].reshape(2, gates, self.hidden)
         self.w_bias, self.r_bias = parts
         peephole = inputs[7] if len(inputs) > 7 else None
-        self.peephole = np.zeros((3, self.hidden)) if peephole is None else peephole[way].reshape(3, self.hidden)
+        self.peephole = None if peephole is None else peephole[way].reshape(3, self.hidden)
 
     def clipped(self, x: Array) -> Array:
         limit = self.node.get("clip", 0)
         return np.clip(x, -limit, limit) if limit else x
+
+    def peeped(self, gate: int, c: Array) -> Array | float:
+        """What a gate sees of the cell: without peepholes nothing, of an infinite one, too."""
+        return 0.0 if self.peephole is None else self.peephole[gate] * c
 
     def step(self, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
         """x [batch, width] and the states [batch, hidden] to the next states."""
@@ -62,10 +66,10 @@ class _Way:
             else:
                 candidate = full(2, reset * h)
             return (1 - z) * f[1](self.clipped(candidate)) + z * h, c
-        i = f[0](self.clipped(full(0, h) + self.peephole[0] * c))
-        forget = f[0](self.clipped(full(2, h) + self.peephole[2] * c))
+        i = f[0](self.clipped(full(0, h) + self.peeped(0, c)))
+        forget = f[0](self.clipped(full(2, h) + self.peeped(2, c)))
         c = forget * c + i * f[1](self.clipped(full(3, h)))
-        o = f[0](self.clipped(full(1, h) + self.peephole[1] * c))
+        o = f[0](self.clipped(full(1, h) + self.peeped(1, c)))
         return o * f[2](c), c
 
 

@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 import oracle
+from oracle.networks import N, build
 from plain_onnxruntime import plain_session
 
 
@@ -114,3 +115,18 @@ def test_a_gru_whose_update_gate_is_next_to_one():
     weights = {name: (0.1 * value).astype(np.float32) for name, value in weights.items()} | {"b": bias}
     nodes = [helper.make_node("GRU", ["x", "w", "r", "b"], ["z"], hidden_size=3)]
     agrees_with_onnxruntime(nodes, {"x": rng.standard_normal((5, 3, 2)).astype(np.float32)}, weights)
+
+
+def test_an_infinite_cell_without_peepholes():
+    """h and c of 1e18 are infinite in float16; a gate without a peephole sees nothing of the cell, not 0 * infinity."""
+    model = build(
+        [N("LSTM", ["x", "w", "r", "", "", "h", "c"], ["z"], hidden_size=1)],
+        {"x": np.ones((2, 1, 1), np.float32), "c": np.full((1, 1, 1), 1e18, np.float32)},
+        {
+            "w": np.ones((1, 4, 1), np.float32),
+            "r": np.ones((1, 4, 1), np.float32),
+            "h": np.zeros((1, 1, 1), np.float32),
+        },
+    )
+    outcome = oracle.run(model.model, model.feed, "fp16", "none")["z"]
+    assert np.isfinite(outcome.expected).all(), outcome.expected
