@@ -6,7 +6,7 @@ overflow, and elements that stand beside a step (Round, comparisons, QuantizeLin
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import onnx
@@ -18,6 +18,8 @@ from .reference_ops import OPERATORS
 
 NOISE = 1e-6  #: Of a value: some eight units in the last place of float32.
 RUNS = 8
+CHOOSERS = {"MaxPool", "ArgMax", "ArgMin", "TopK", "Hardmax"}  #: One of several values that are next to equal.
+CHOICES = 64  #: Further runs, which show what else these may choose.
 MOVES = {
     "Reshape", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Squeeze", "Unsqueeze",
     "Flatten", "Expand", "Tile", "Pad", "Identity", "Where", "Shape", "Size", "Constant", "ConstantOfShape", "TopK",
@@ -55,7 +57,7 @@ class Reference:
     def __init__(self, graph: Graph) -> None:
         model = graph.model_proto()
         widen(model.graph)
-        self.outputs = graph.outputs
+        self.outputs, self._chooses = graph.outputs, bool(graph.operators & CHOOSERS)
         self._session = ReferenceEvaluator(model, new_ops=OPERATORS)
 
     def run(self, feed: Arrays, rng: Optional[np.random.Generator] = None, size: float = NOISE) -> List[np.ndarray]:
@@ -83,10 +85,22 @@ class Reference:
 
     def bounds(self, feed: Arrays, seed: int = 0) -> List[Tuple[np.ndarray, np.ndarray]]:
         """Per output its value in double and how far each element may be off, infinite where anything goes."""
-        exact = self.run(feed)
-        # In pairs of opposite noise: what stands at a step falls to either side of it.
-        noisy = [self.run(feed, np.random.default_rng([seed, i // 2]), (-1) ** i * NOISE) for i in range(RUNS)]
+        exact, noisy = self.run(feed), self._noisy(feed, seed, range(RUNS))
         return [(value, _spread(value, [run[i] for run in noisy])) for i, value in enumerate(exact)]
+
+    def wider(
+        self, bounds: Sequence[Tuple[np.ndarray, np.ndarray]], feed: Arrays, seed: int = 0
+    ) -> List[Tuple[np.ndarray, np.ndarray]]:
+        """The bounds, and as far as elements move in further runs of a graph that has CHOOSERS: of many values that
+        differ by their last bits any may be the largest, and a few runs do not name all."""
+        if not self._chooses:
+            return list(bounds)
+        noisy = self._noisy(feed, seed, range(RUNS, RUNS + CHOICES))
+        return [(x, np.maximum(bound, _moved(x, [run[i] for run in noisy]))) for i, (x, bound) in enumerate(bounds)]
+
+    def _noisy(self, feed: Arrays, seed: int, runs: range) -> List[List[np.ndarray]]:
+        """In pairs of opposite noise: what stands at a step falls to either side of it."""
+        return [self.run(feed, np.random.default_rng([seed, i // 2]), (-1) ** i * NOISE) for i in runs]
 
 
 def _disturb(value: object, rng: np.random.Generator, size: float, share: float) -> object:
@@ -98,7 +112,8 @@ def _disturb(value: object, rng: np.random.Generator, size: float, share: float)
     return value + value * moves[0] + usual * share * moves[1]
 
 
-def _spread(exact: np.ndarray, noisy: List[np.ndarray]) -> np.ndarray:
+def _moved(exact: np.ndarray, noisy: List[np.ndarray]) -> np.ndarray:
+    """How far each element goes in any of the runs; anywhere, where the shape is another."""
     if any(run.shape != exact.shape for run in noisy):
         return np.full(exact.shape, np.inf)
     x = exact.astype(np.float64)
@@ -108,5 +123,10 @@ def _spread(exact: np.ndarray, noisy: List[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
             moved = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
         spread = np.maximum(spread, np.where(np.isnan(moved), np.inf, moved))
+    return spread
+
+
+def _spread(exact: np.ndarray, noisy: List[np.ndarray]) -> np.ndarray:
+    spread = _moved(exact, noisy)
     # By chance some elements hardly moved: the tensor's usual move is granted to them, too.
     return np.maximum(8 * spread, 4 * np.median(spread)) if spread.size else spread

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_loop
+from onnx.reference.ops import op_loop, op_max_pool
 
 from .graph import MICROSOFT
 
@@ -190,6 +190,13 @@ class GlobalLpPool(OpRun):
 class GlobalMaxPool(OpRun):
     def _run(self, x):
         return (x.max(tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class MaxPool(op_max_pool.MaxPool):
+    """onnx.reference counts the indices of windows that move by 1 in an image of its own."""
+
+    def _run(self, x, **attributes):
+        return self._max_pool(x, **attributes) if len(self.output) > 1 else super()._run(x, **attributes)
 
 
 class LpNormalization(OpRun):

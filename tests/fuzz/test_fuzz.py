@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import pathlib
@@ -9,6 +10,7 @@ import pathlib
 import numpy as np
 import onnx
 import pytest
+from onnx.helper import make_node as N
 
 import instruction_sets
 from fuzz.generator import generate
@@ -115,3 +117,34 @@ def test_judge_sees_wrong_numbers() -> None:
                 total += 1
                 caught += judge.fault([*outputs[:i], wrong, *outputs[i + 1 :]]) != ""
     assert total > 50 and caught >= 0.9 * total, f"{caught} of {total}"
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "ArgMax", "TopK"])
+def test_judge_lets_any_of_almost_equal_values_be_chosen(op: str) -> None:
+    """(x + a) - a is almost x, in float32. Of six x that are equal any may be the largest; one that is less may not."""
+    x, a = np.full((1, 8, 4, 4), 5, np.float32), np.linspace(1, 2, 128, dtype=np.float32).reshape(1, 8, 4, 4)
+    x.reshape(8, 16)[:, :6] = 8.1
+    images = [N("Reshape", ["o", "image"], ["y"])]
+    rows = [N("Flatten", ["d"], ["r"], axis=2)]
+    choices = {
+        "MaxPool": [N("MaxPool", ["d"], ["m", "i"], kernel_shape=[4, 4]),
+                    N("MaxUnpool", ["m", "i"], ["y"], kernel_shape=[4, 4])],
+        "ArgMax": [*rows, N("ArgMax", ["r"], ["i"], axis=1, keepdims=0),
+                   N("OneHot", ["i", "size", "offon"], ["o"]), *images],
+        "TopK": [*rows, N("TopK", ["r", "one"], ["m", "k"]), N("Squeeze", ["k", "last"], ["i"]),
+                 N("OneHot", ["i", "size", "offon"], ["o"]), *images],
+    }  # fmt: skip
+    constants = {
+        "size": np.int64(16), "offon": np.float32([0, 8.1]), "one": np.int64([1]), "last": np.int64([1]),
+        "image": np.int64([1, 8, 4, 4]),
+    }  # fmt: skip
+    nodes = [N("Add", ["x", "a"], ["s"]), N("Sub", ["s", "a"], ["d"]), *choices[op]]
+    graph = Graph(0, 17, nodes, [{"x": x, "a": a}], constants, ["y"], {"y": (onnx.TensorProto.FLOAT, [1, 8, 4, 4])})
+    judge = Judge(graph, graph.feeds[0])
+    for channel, place in itertools.product(range(8), range(16)):
+        chosen = np.zeros((8, 16), np.float32)
+        chosen[:, 0] = 8.1
+        chosen[channel] = 0
+        chosen[channel, place] = 8.1
+        wrong = judge.fault([chosen.reshape(x.shape)])
+        assert bool(wrong) == (place >= 6), (channel, place, wrong)
