@@ -9,6 +9,7 @@
 #include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/fusion.h"
+#include "graph/stashed_outputs.h"
 
 namespace ulpscope {
 namespace {
@@ -192,12 +193,14 @@ class Placer {
     node_of_layer_[id] = node;
     read_inputs(layer, node);
     const DataType stored = stored_by_file(spec_, assignment_, id);
-    for (TensorId output : present(layer.outputs)) {
-      if (!is_lowerable(declared(output))) continue;
-      if (stored == DataType::kUndefined)
+    for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+      const TensorId output = layer.outputs[o];
+      if (output == kNone || !is_lowerable(declared(output))) continue;
+      const DataType own = is_stashed(layer, o) ? declared(output) : stored;
+      if (own == DataType::kUndefined)
         add_value(output, node, exact);
       else
-        add_value(output, add_node({stored}), {stored});
+        add_value(output, add_node({own}), {own});
     }
   }
 

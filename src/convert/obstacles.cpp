@@ -9,6 +9,7 @@
 #include "engine/assign.h"
 #include "graph/inference.h"
 #include "graph/layer_form.h"
+#include "graph/stashed_outputs.h"
 #include "onnx/type_support.h"
 
 namespace ulpscope {
@@ -29,7 +30,9 @@ bool outputs_follow(const Specialization& spec, const Layer& layer, DataType typ
   }
   const auto outputs = infer_layer(layer, inputs);
   for (std::size_t o = 0; o < outputs.size() && o < layer.outputs.size(); ++o)
-    if (layer.outputs[o] != kNone && is_lowerable(spec.type(layer.outputs[o])) && outputs[o].type != type) return false;
+    if (layer.outputs[o] != kNone && !is_stashed(layer, o) && is_lowerable(spec.type(layer.outputs[o])) &&
+        outputs[o].type != type)
+      return false;
   return true;
 }
 

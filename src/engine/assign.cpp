@@ -11,6 +11,7 @@
 #include "engine/int8.h"
 #include "engine/quantized_choices.h"
 #include "engine/tactics.h"
+#include "graph/stashed_outputs.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -253,8 +254,11 @@ std::pair<std::vector<Precision>, std::string> free_choice(const Network& networ
 DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   if (layer.op->precision != PrecisionRule::kCompute) return DataType::kUndefined;
-  for (TensorId output : present(layer.outputs))
-    if (spec.type(output) == DataType::kFloat16 || spec.type(output) == DataType::kBFloat16) return spec.type(output);
+  for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+    if (layer.outputs[o] == kNone || is_stashed(layer, o)) continue;
+    const DataType type = spec.type(layer.outputs[o]);
+    if (type == DataType::kFloat16 || type == DataType::kBFloat16) return type;
+  }
   return DataType::kUndefined;
 }
 

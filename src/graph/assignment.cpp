@@ -1,5 +1,7 @@
 #include "graph/assignment.h"
 
+#include "graph/stashed_outputs.h"
+
 namespace ulpscope {
 
 bool is_exact(DataType storage, Rounding rounding) noexcept {
@@ -82,7 +84,9 @@ void update_storage(const Network& network, const InferredNetwork& inferred, Ass
   assignment.pinned.resize(inferred.types.size(), 0);
   assignment.asked.resize(inferred.types.size(), DataType::kUndefined);
   for (const auto& [l, layer] : network.layers.items())
-    for (const TensorId id : present(layer.outputs)) {
+    for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+      const TensorId id = layer.outputs[o];
+      if (id == kNone) continue;
       DataType& storage = assignment.storage[id];
       const DataType declared = storage;
       if (!is_chosen(declared)) continue;
@@ -91,7 +95,8 @@ void update_storage(const Network& network, const InferredNetwork& inferred, Ass
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, inferred, assignment);
         if (followed != DataType::kUndefined && width(followed) < width(declared)) storage = followed;
-      } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
+      } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32 &&
+                 !is_stashed(layer, o)) {
         storage = assignment.stored_by(l);
       }
     }

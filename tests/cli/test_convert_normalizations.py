@@ -5,7 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from convert_support import assert_converted, info, model, save
+from convert_support import assert_converted, info, model, save, values
+from plain_onnxruntime import plain_session
+from search_support import outputs_of
 
 node = helper.make_node
 
@@ -127,3 +129,68 @@ def test_parameters_that_are_no_numbers(run, tmp_path, name, value):
         assert (tmp_path / "t.onnx").exists() and TensorProto.FLOAT16 in {
             each.data_type for each in onnx.load(tmp_path / "t.onnx").graph.initializer
         }
+
+
+def rows_of(op):
+    """A norm of rows whose mean and inverse deviation other layers read, beside a product and what follows it."""
+    outputs = ["n", "mean", "inverse"]
+    skip = op == "SkipLayerNormalization"
+    layer = node(op, ["c", "skip", "g", "b"] if skip else ["c", "g", "b"], outputs, name="norm",
+                 domain="com.microsoft" if skip else "")  # fmt: skip
+    nodes = [
+        node("MatMul", ["x", "w"], ["c"], name="product"),
+        layer,
+        node("Mul", ["n", "n"], ["y"], name="square"),
+        node("Sub", ["y", "mean"], ["less"], name="less"),
+        node("Mul", ["less", "inverse"], ["z"], name="scaled"),
+    ]
+    inputs = [info("x", [3, 8]), *([info("skip", [3, 8])] if skip else [])]
+    weights = [values("w", 8, 8), values("g", 8), values("b", 8)]
+    return model(nodes, inputs, [info("y", [3, 8]), info("z", [3, 8]), info("mean", [3, 1])], weights,
+                 extra_opsets=[helper.make_opsetid("com.microsoft", 1)] if skip else [])  # fmt: skip
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("op", ["LayerNormalization", "SkipLayerNormalization"])
+def test_norms_whose_means_are_read_are_lowered(run, tmp_path, op, precision, fusion):
+    """Mean and InvStdDev have the type of stash_type, whatever x has: they stay in float32."""
+    made = rows_of(op)
+    onnx.save(made, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", f"--{precision}", "-o", "t.onnx", "--fusion", fusion,
+                  "--save-postprocess-script", "post.py")  # fmt: skip
+    assert_converted(outcome)
+    assert "stay in higher precision" not in outcome.text, outcome.text
+    typed = onnx.load(tmp_path / "t.onnx")
+    onnx.checker.check_model(typed, full_check=True)
+    reads = {cast.output[0]: cast.input[0] for cast in typed.graph.node if cast.op_type == "Cast"}
+    norm = next(each for each in typed.graph.node if each.op_type == op)
+    assert norm.input[0] not in reads, "the product hands its values on as they are"
+    assert norm.output[1] == "mean", "a network output in float32, as it is"
+    assert any(source == norm.output[2] for source in reads.values()), "what computes with the inverse rounds it"
+    if precision == "fp16" and op == "LayerNormalization":
+        plain_session(tmp_path / "t.onnx").run(None, {"x": np.ones((3, 8), np.float32)})
+    words = ["--trt", f"--{precision}", "--assume-lowest", "--fusion", fusion, "--save-outputs"]
+    assert run("run", "t.onnx", "--trt", "--strongly-typed", "--fusion", fusion, "--save-outputs", "t.json").code == 0
+    assert run("run", "m.onnx", *words, "w.json").code == 0
+    assert run("run", "m.onnx", *words, "s.json", "--trt-network-postprocess-script", "post.py",
+               "--precision-constraints", "obey").code == 0  # fmt: skip
+    typed_bits, *others = (outputs_of(tmp_path / name)[0] for name in ("t.json", "w.json", "s.json"))
+    for other in others:
+        assert all(np.array_equal(typed_bits[name], other[name]) for name in typed_bits)
+    mean = typed_bits["mean"]
+    assert (mean.astype(np.float16) != mean).any() or (mean == 0).all(), "nothing rounds it"
+
+
+def test_a_search_lowers_norms_whose_means_are_read(run, tmp_path):
+    save(tmp_path, rows_of("LayerNormalization"))
+    outcome = run(
+        "precision", "search", "m.onnx", "--fp16", "--save-answer", "a.json", "--rtol", "0.1", "--atol", "0.1"
+    )
+    assert outcome.code == 0, outcome
+    assert_converted(run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"))
+    typed = onnx.load(tmp_path / "t.onnx")
+    norm = next(each for each in typed.graph.node if each.op_type == "LayerNormalization")
+    inferred = onnx.shape_inference.infer_shapes(typed).graph.value_info
+    types = {value.name: value.type.tensor_type.elem_type for value in inferred}
+    assert types[norm.output[0]] == TensorProto.FLOAT16 and types[norm.output[2]] == TensorProto.FLOAT

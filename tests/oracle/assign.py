@@ -8,6 +8,11 @@ from . import operators
 from .specialize import PARAMETERS, Specialization, is_compute
 from .values import FORM_OF, FLOATS, T
 
+#: Outputs with a type of their own: stash_type of the means and inverse deviations.
+TYPED_OUTPUTS = {
+    "LayerNormalization": {1, 2}, "SimplifiedLayerNormalization": {1}, "SkipLayerNormalization": {1, 2},
+    "SkipSimplifiedLayerNormalization": {1, 2},
+}  # fmt: skip
 NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -30,7 +35,7 @@ def assign(spec: Specialization, base: str, requested: dict[str, str] | None) ->
             result.storage[name] = FORM_OF[kind]
     for i, node in enumerate(spec.graph.nodes):
         result.precision.append(_precision(spec, i, base, asked.get(node.name)))
-        for output in node.outputs:
+        for at, output in enumerate(node.outputs):
             declared = FORM_OF.get(spec.types[output]) if output else None
             if declared is None:
                 continue
@@ -38,7 +43,7 @@ def assign(spec: Specialization, base: str, requested: dict[str, str] | None) ->
                 followed = asked.get(node.name) or _widest(spec, i, result)
                 if followed and (declared == "fp32" or node.name in asked):
                     result.storage[output] = followed
-            elif is_compute(node) and declared == "fp32":
+            elif is_compute(node) and declared == "fp32" and at not in TYPED_OUTPUTS.get(node.op, ()):
                 result.storage[output] = result.stored_by(i)
     return result
 
