@@ -156,6 +156,7 @@ class ProductsOfTwo final : public ErrorProducts {
       const TensorId image = writer.input(info.name + " as it lies", channels_last(*info.shape), info.type);
       network.inputs[i] = image;
       turned[input] = writer.transpose(image, {0, 3, 1, 2});
+      network.tensor(turned[input]).type = info.type;  // A comparison of images has bools.
     }
     network.inputs.resize(inputs);
     for (const LayerId l : first_ids<LayerId>(layers))

@@ -132,6 +132,19 @@ TEST(ErrorProducts, AreThoseOfTwoNetworksThatHandOnImages) {
   expect_alike(products, 5);
 }
 
+TEST(ErrorProducts, AreThoseOfTwoNetworksThatHandOnComparisonsOfImages) {
+  Model model;
+  model.input("x", {2, 3, 6, 5});
+  model.node("Conv", {"x", "w"}, {"c"}, "Conv");
+  *model.graph().add_initializer() = float_tensor("w", {4, 3, 3, 3}, random_values(108, 7));
+  model.node("Less", {"c", "x0"}, {"small"}, "Less");
+  *model.graph().add_initializer() = float_tensor("x0", {4, 1, 1}, random_values(4, 3));
+  model.node("Where", {"small", "c", "x0"}, {"y"}, "Where");
+  model.output("y");
+  ErrorProductsOf products(model.load(), std::vector<Tensor>{Tensor::of<float>({2, 3, 6, 5}, random_values(180, 1))});
+  expect_alike(products, 5);
+}
+
 TEST(Images, AreWhatSlidingWindowsReadAndMake) {
   const auto network = images();
   const auto spec = specialize(*network, {{2, 3, 6, 5}});
