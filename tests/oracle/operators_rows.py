@@ -221,7 +221,9 @@ def standardized(x: Value, axes: Axes, epsilon: float, centered: bool) -> tuple[
     count = int(np.prod([v.shape[a] for a in axes], dtype=np.int64))
     mean = np.mean(v, axes, keepdims=True) if centered else 0.0
     d = v - mean
-    inverse = 1 / np.sqrt(np.mean(d * d, axes, keepdims=True) + epsilon)
+    squares = np.max(d * d, axes, keepdims=True, initial=0)
+    beyond = squares > FLOAT32_MAX * (1 + EPSILON)  # Of one element: their sum is infinite in any order.
+    inverse = np.where(beyond, 0.0, 1 / np.sqrt(np.mean(d * d, axes, keepdims=True) + epsilon))
     y = d * inverse
     # What the operands and the rounding of mean and differences move, as if x had moved.
     slack = e + (EPSILON * np.abs(d) if centered else 0)
@@ -236,7 +238,11 @@ def standardized(x: Value, axes: Axes, epsilon: float, centered: bool) -> tuple[
     second = np.mean(slack * slack, axes, keepdims=True) * inverse * inverse
     error = inverse * slack * (1 + through + second) + np.abs(y) * (through + second + sum_error(count) + 6 * EPSILON)
     limit = 2 * np.sqrt(max(count, 1))
-    return y, np.minimum(np.where(np.isnan(error), np.inf, error), np.where(np.isnan(y), 0, limit)), inverse
+    error = np.minimum(np.where(np.isnan(error), np.inf, error), np.where(np.isnan(y), 0, limit))
+    # Sums that float32 may not hold, where it holds every term.
+    largest = np.maximum(np.sum(d * d, axes, keepdims=True), np.sum(np.abs(v), axes, keepdims=True))
+    loose = ~beyond & np.isfinite(largest) & (largest > FLOAT32_MAX * (1 - 1e-6))
+    return y, np.where(loose | (beyond & (squares < FLOAT32_MAX * (1 + 1e-5))), np.inf, error), inverse
 
 
 def _scale_and_shift(x: Value, y: np.ndarray, error: np.ndarray, scale: Value | None, shift: Value | None) -> Value:
@@ -300,7 +306,7 @@ def _mean_variance(data: Value, axes: Axes) -> Value:
     small = 1e-9
     y, error, inverse = standardized(data, axes, small * small, True)
     deviation = np.sqrt(np.maximum(1 / (inverse * inverse) - small * small, 0))
-    return result(y / inverse / (deviation + small), data.type, error)
+    return result(np.where(inverse == 0, y, y / inverse) / (deviation + small), data.type, error)
 
 
 def _skip(node: Node, x: Inputs) -> list[Value]:

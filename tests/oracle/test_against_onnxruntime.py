@@ -130,3 +130,12 @@ def test_an_infinite_cell_without_peepholes():
     )
     outcome = oracle.run(model.model, model.feed, "fp16", "none")["z"]
     assert np.isfinite(outcome.expected).all(), outcome.expected
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "InstanceNormalization"])
+def test_norms_of_rows_whose_variance_is_beyond_float32(op):
+    """All of the row is 0 then, but for what is added."""
+    x = np.float32([[[1, 2, 3, 4], [1e36, 2, 3, 4], [1e30, -1e30, 1e-30, 0]]])
+    count = {"LayerNormalization": 4, "InstanceNormalization": 3}[op]
+    parameters = {"s": np.full(count, 2, np.float32), "b": np.full(count, 3, np.float32)}
+    agrees_with_onnxruntime([helper.make_node(op, ["x", "s", "b"], ["z"])], {"x": x}, parameters)
