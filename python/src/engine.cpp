@@ -17,6 +17,7 @@
 #include "arrays.h"
 #include "dlpack.h"
 #include "engine/option_names.h"
+#include "errors.h"
 #include "functions.h"
 #include "runtime/device_run.h"
 #include "ulpscope/convert.h"
@@ -30,7 +31,7 @@ namespace {
 
 std::vector<Spec> specs(const std::vector<TensorSpec>& specs) {
   std::vector<Spec> result;
-  for (const TensorSpec& spec : specs) result.emplace_back(spec.name, dtype_of(spec.type), spec.shape);
+  for (const TensorSpec& spec : specs) result.emplace_back(readable(spec.name), dtype_of(spec.type), spec.shape);
   return result;
 }
 

@@ -1,6 +1,8 @@
 #include "errors.h"
 
 #include "core/error_names.h"
+#include "core/messages.h"
+#include "core/utf8.h"
 
 namespace nb = nanobind;
 
@@ -29,6 +31,14 @@ void translate(const std::exception_ptr& pointer, void*) {
 nb::object python_text(std::string_view message) {
   const auto text = nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
   return nb::module_::import_("ulpscope.keywords").attr("in_python")(text);
+}
+
+const std::string& readable(const std::string& name) {
+  if (as_utf8(name) == name) return name;
+  throw unsupported(
+      "[import] tensor '{}': expected a name in UTF-8, which Python's text is; try another name for this input or "
+      "output, or the program, which takes it",
+      as_utf8(name));
 }
 
 void register_errors() { nb::register_exception_translator(translate); }

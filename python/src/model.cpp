@@ -29,10 +29,22 @@ namespace nb = nanobind;
 namespace ulpscope::python {
 namespace {
 
+/// One whose inputs and outputs Python can name.
+Model named(Model model) {
+  const Network& network = *ModelAccess::loaded(model).network;
+  for (const std::vector<TensorId>& ids : {network.inputs, network.outputs})
+    for (const TensorId id : ids) readable(network.tensor(id).name);
+  return model;
+}
+
+Model from_file(const std::filesystem::path& path, const ModelOptions& options) {
+  return named(Model::from_file(path, options));
+}
+
 Model from_bytes(const nb::bytes& model, const ModelOptions& options, const std::string& name) {
   const std::span bytes = to_span(model);
   const nb::gil_scoped_release no_gil;
-  return Model::from_bytes(bytes, options, name);
+  return named(Model::from_bytes(bytes, options, name));
 }
 
 std::vector<Spec> inputs_of(const Model& model) {
@@ -104,7 +116,7 @@ void bind_model(nb::module_& module) {
   def_number(options, "threads", &ModelOptions::threads, to_threads, "[model] threads");
   def_number(options, "memory_limit", &ModelOptions::memory_limit, to_bytes, "[model] memory_limit");
   nb::class_<Model>(module, "Model")
-      .def_static("from_file", &Model::from_file, nb::arg("path"), nb::arg("options"),
+      .def_static("from_file", &from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())
       .def_static("from_bytes", &from_bytes, nb::arg("model"), nb::arg("options"), nb::arg("name"))
       .def("inputs", &inputs_of)

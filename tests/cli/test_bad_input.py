@@ -369,3 +369,45 @@ def test_more_threads_than_any_machine_has(words, run, tmp_path):
     assert outcome.code == (4 if words[0] == "verify" else 1), outcome
     assert "[options] --threads: expected 0 (one per core) to 1024, got 100000" in outcome.err, outcome
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def unreadable_names(place):
+    """A product whose input, output, value in between or weights have a name that is no UTF-8."""
+    nodes = [helper.make_node("Relu", ["input_"], ["between_"], name="relu"),
+             helper.make_node("MatMul", ["between_", "weights_"], ["output_"], name="product")]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "graph", [helper.make_tensor_value_info("input_", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("output_", TensorProto.FLOAT, [2, 4])],
+        [onnx.numpy_helper.from_array(np.ones((3, 4), np.float32), "weights_")],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    return made.replace(f"{place}_".encode(), f"{place}".encode() + b"\xff")
+
+
+@pytest.mark.parametrize("place", ["input", "between", "weights", "output"])
+def test_tensors_whose_names_are_no_utf8(run, tmp_path, place):
+    """The program takes them; what Python would have to name, it does not."""
+    import ulpscope
+
+    (tmp_path / "m.onnx").write_bytes(unreadable_names(place))
+    outcome = run("run", "m.onnx", "--trt", "--fp16", "--save-outputs", "o.json")
+    assert outcome.code == 0, outcome
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    compared = run("run", "m.onnx", "--trt", "--onnxrt")
+    shown = f"'{place}\N{REPLACEMENT CHARACTER}'"
+    if place in ("input", "output"):
+        fails(compared, f"expected names in UTF-8, got {shown}")
+        assert "Traceback" not in compared.text and "UnicodeDecodeError" not in compared.text, compared
+    else:
+        assert compared.code == 0, compared
+    for use in (lambda m: ulpscope.Engine(m), lambda m: ulpscope.convert(m, precision="fp16"),
+                lambda m: ulpscope.search(m, [{}], precisions=["fp16"], threshold=1e-3)):  # fmt: skip
+        if place in ("input", "output"):
+            with pytest.raises(ulpscope.Error, match="expected a name in UTF-8") as caught:
+                use(tmp_path / "m.onnx")
+            assert shown in str(caught.value)
+    if place in ("between", "weights"):
+        ulpscope.convert(tmp_path / "m.onnx", precision="fp16")
+        (product,) = ulpscope.Engine(tmp_path / "m.onnx").run([np.ones((2, 3), np.float32)]).values()
+        assert (product == 3).all()

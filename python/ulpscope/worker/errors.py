@@ -42,6 +42,11 @@ def describe(error: BaseException, place: str) -> Dict[str, str]:
         error = missing_package("polygraphy", f"for {place}; it is in the extra ulpscope[scripts]")
     if isinstance(error, WorkerError):
         return {"code": error.code, "message": str(error)}
+    frames = _user_frames(error)
+    if isinstance(error, UnicodeDecodeError) and not frames:  # Of a name that onnx or ONNX Runtime handed out.
+        name = bytes(error.object).decode("utf-8", "replace")
+        text = f"[script] {place}: expected names in UTF-8, got '{name}', which ONNX's packages in Python do not take"
+        return {"code": "unsupported", "message": f"{text}; try another name for this input or output"}
     if isinstance(error, SystemExit):
         what = f"called exit with status {error.code!r}"
     elif isinstance(error, KeyboardInterrupt):
@@ -49,7 +54,6 @@ def describe(error: BaseException, place: str) -> Dict[str, str]:
     else:
         text = "".join(traceback.format_exception_only(type(error), error)).strip()
         what = f"raised {text}"
-    frames = _user_frames(error)
     code = error.code if isinstance(error, ProgramError) else "script"
     lines = [f"[script] {place}: {what}"]
     if frames:
