@@ -11,8 +11,11 @@ import onnxruntime
 import pytest
 
 import oracle
+from oracle.model import read_model
 from oracle.networks import NETWORKS, N, Network, R, build
+from oracle.operators_quantized import dequantize_linear
 from oracle.rounding import is_exact, round_to
+from oracle.values import T, Value
 from plain_onnxruntime import plain_session
 
 TRUTH = pathlib.Path(__file__).resolve().parents[1] / "truth"
@@ -64,6 +67,18 @@ def test_what_is_exact_changes_nothing():
         stored = round_to(x, storage)
         same = np.array_equal(round_to(stored, form), stored, equal_nan=True)
         assert same == is_exact(storage, form) or storage == "fp32"
+
+
+def test_what_the_next_integer_stands_for_is_within_the_bound_of_one():
+    """Both products with the scale are rounded to float32."""
+    scale = np.float32(0.07814955711364746)
+    integers, node = np.arange(-100, 100), build([N("DequantizeLinear", ["q", "s"], ["z"])], {}, {}).model
+    layer = read_model(node).nodes[0]
+    parameters = [Value(np.float64(scale), T.FLOAT)]
+    (value,) = dequantize_linear(layer, [Value(integers, T.INT8, np.ones(integers.shape)), *parameters])
+    for step in (-1, 1):
+        (other,) = dequantize_linear(layer, [Value(integers + step, T.INT8), *parameters])
+        assert (np.abs(other.v - value.v) <= value.e).all()
 
 
 # Values in float32 ---------------------------------------------------------------------------------------------------
