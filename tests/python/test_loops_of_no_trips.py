@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import onnxruntime as ort
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import ulpscope
@@ -55,3 +56,15 @@ def test_a_product_whose_operands_are_known_with_a_shape_keeps_its_precision():
     for fusion in ("none", "full"):
         actual = ulpscope.Engine(made, precision="bf16", fusion=fusion).run(feed)["y"]
         np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_dimensions_that_the_body_leaves_open_beside_others(width):
+    """A value from outside decides those that it has; the others are 0, as in ONNX Runtime."""
+    nodes = [node("Add", ["s", "outside"], ["t"]), node("Tanh", ["t"], ["c"])]
+    constants = {"outside": np.ones((3, width), np.float32)}
+    made = loop(nodes, [("s", ["m", "n"])], ["t", "c"], 1, ["o1"], constants=constants)
+    x = np.ones((3, 3), np.float32)
+    expected = ort.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
+    actual = ulpscope.Engine(made).run({"x": x})["o1"]
+    assert actual.shape == expected.shape == (0, 3, 3 if width == 3 else 0)

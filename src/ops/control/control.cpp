@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/folding.h"
@@ -169,6 +170,28 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
   return shape && shape->size() == 1 ? scalar.reshaped({1}) : scalar;
 }
 
+/// The shape of an output where dimensions that the body leaves open do not fit others as 0, as in a sum with a
+/// captured value: such dimensions are those that come in, the others 0. Nothing where these do not fit either.
+std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph& body,
+                                        const std::vector<Tensor>& state, std::size_t output) {
+  std::vector<std::optional<Shape>> shapes{Shape{}, Shape{}};
+  for (const Tensor& tensor : state) shapes.emplace_back(tensor.shape());
+  auto found = inferred_shape(ctx, body, shapes, output);
+  for (std::size_t k = 2; k < shapes.size() && found; ++k) {
+    const auto& declared = body.network->tensor(body.network->inputs[k]).shape;
+    if (!declared || declared->size() != shapes[k]->size()) continue;
+    for (std::size_t d = 0; d < declared->size(); ++d) {
+      if ((*declared)[d] >= 0) continue;
+      const std::int64_t incoming = std::exchange((*shapes[k])[d], 0);
+      if (auto open = inferred_shape(ctx, body, shapes, output))
+        found = std::move(open);
+      else
+        (*shapes[k])[d] = incoming;
+    }
+  }
+  return found;
+}
+
 /// The shape of the elements of a scan output that no iteration made. What is carried may change its shape from one to
 /// the next, so what counts is what the body declares, with 0 for what it leaves open, as in ONNX Runtime; without a
 /// declaration, the shapes that come in. Where these do not fit each other, the declared ones alone.
@@ -185,6 +208,7 @@ Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std
   if (const auto& shape = network.tensor(network.outputs[output]).shape; shape && !all) return closed(*shape);
   if (const auto inferred = inferred_shape(ctx, body, known, output)) return *inferred;
   if (const auto inferred = inferred_shape(ctx, body, declared, output)) return *inferred;
+  if (const auto inferred = shape_of_what_fits(ctx, body, state, output)) return *inferred;
   return declared_output(body, output);
 }
 
