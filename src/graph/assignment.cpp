@@ -25,7 +25,7 @@ DataType widest_input(const Layer& layer, const InferredNetwork& inferred, const
   DataType widest = DataType::kUndefined;
   for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
     const TensorId id = layer.inputs[i];
-    if (id == kNone || layer.op->is_weight(i)) continue;
+    if (id == kNone || layer.op->is_parameter(i)) continue;
     const DataType storage = assignment.storage[id];
     // A constant beside computed values has no say: it is prepared in whatever type the others have.
     const bool constant = static_cast<bool>(inferred.values[id]);

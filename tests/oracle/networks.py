@@ -306,6 +306,18 @@ NETWORKS: dict[str, Network] = {
         ],
         {"x": R(1, 3, 8, 7)},
     ),
+    "pad_by_computed_values": build(
+        [
+            N("Exp", ["x"], ["a"]),
+            N("Pad", ["a", "pads", "v"], ["y"]),
+            N("Mul", ["v", "c"], ["b"]),
+            N("Pad", ["a", "pads", "b"], ["w"]),
+            N("Neg", ["w"], ["z"]),
+        ],
+        {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "v": np.float32(0.7)},
+        {"pads": I(0, 1, 2, 0), "c": np.float32(1 / 3)},
+        ("y", "z", "w"),
+    ),
     "resize": build(
         [N("Resize", ["x", "", "s"], ["a"], mode="linear"), N("Resize", ["a", "", "t"], ["z"], mode="nearest")],
         {"x": R(1, 2, 3, 4)},
