@@ -59,9 +59,9 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
       // What a layer computes with are its operands, whatever they are called: bounds of a Clip, scales of a norm.
       // So is the value that a Pad adds.
       const bool moved = layer.op->precision == PrecisionRule::kMovement && is_floating(type(id));
-      const bool parameter = moved ? layer.op->is_parameter(i)
-                                   : layer.op->is_weight(i) && (layer.op->precision != PrecisionRule::kCompute ||
-                                                                ops::is_resize(layer));
+      const bool parameter =
+          moved ? layer.op->is_parameter(i)
+                : layer.op->is_weight(i) && (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
       if (!parameter && (layer.op->kind == OpKind::kControl || is_floating(type(id)) || type(id) == DataType::kBool ||
                          !floats || (dequantizes && i == 0) || quantized[id]))
         reaches[id] = 1;

@@ -222,10 +222,13 @@ def _scatter(node: Node, data: Value, updates: Value, index: Value, place: tuple
         size = scatter(np.abs(data.v), np.abs(updates.v))
         moved = scatter(np.abs(data.v) + data.bound(), np.abs(updates.v) + updates.bound()) - size
         return [result(y, data.type, kept(moved), (1 + updates.v.size) * EPSILON * np.abs(size - np.abs(data.v)))]
-    exact = data.e is None and updates.e is None
-    bounds = None if exact else scatter(data.bound(), updates.bound())
-    if not exact and how != "none":
-        bounds = np.full(y.shape, np.max(np.maximum(bounds, 0), initial=0))
+    if data.e is None and updates.e is None:
+        return [Value(y, data.type)]
+    if how == "none":
+        return [Value(y, data.type, scatter(data.bound(), updates.bound()))]
+    # The least or largest of some moves no more than the one that moves most.
+    bounds = data.bound().copy()
+    np.maximum.at(bounds, place, updates.bound())
     return [Value(y, data.type, bounds)]
 
 
@@ -359,7 +362,9 @@ def _one_hot(node: Node, x: Inputs) -> list[Value]:
 def _non_zero(node: Node, x: Inputs) -> list[Value]:
     if x[0].e is not None and np.any((x[0].e > 0) & ~(np.abs(x[0].v) > x[0].e)):
         raise Unsupported("NonZero of values next to zero")
-    return [Value(np.asarray(np.nonzero(x[0].v), np.int64).reshape(len(x[0].shape), -1), T.INT64)]
+    places = np.nonzero(np.atleast_1d(x[0].v))
+    found = int(np.count_nonzero(x[0].v))
+    return [Value(np.asarray(places, np.int64)[: len(x[0].shape)].reshape(len(x[0].shape), found), T.INT64)]
 
 
 def _arg_extreme(node: Node, x: Inputs) -> list[Value]:

@@ -17,6 +17,15 @@ _FUNCTIONS: dict[str, typing.Callable[[Array], Array]] = {
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "Relu": lambda x: np.maximum(x, 0),
     "Softsign": lambda x: x / (1 + np.abs(x)), "Softplus": lambda x: np.logaddexp(0, x),
 }  # fmt: skip
+#: With alpha and beta, or alpha alone: the function, and how many values it takes.
+_PARAMETRIC: dict[str, tuple[typing.Callable[..., Array], tuple[float, ...]]] = {
+    "HardSigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), (0.2, 0.5)),
+    "Affine": (lambda x, a, b: a * x + b, (1, 0)),
+    "ScaledTanh": (lambda x, a, b: a * np.tanh(b * x), (1, 1)),
+    "LeakyRelu": (lambda x, a: np.where(x < 0, a * x, x), (0.01,)),
+    "Elu": (lambda x, a: np.where(x < 0, a * np.expm1(x), x), (1,)),
+    "ThresholdedRelu": (lambda x, a: np.where(x < a, 0, x), (1,)),
+}  # fmt: skip
 
 
 def _text(name: str | bytes) -> str:
@@ -25,10 +34,17 @@ def _text(name: str | bytes) -> str:
 
 def _functions(node: Node, ways: int) -> list[list[typing.Callable[[Array], Array]]]:
     names = [_text(n) for n in node.get("activations") or _DEFAULTS[node.op] * ways]
-    if any(name not in _FUNCTIONS for name in names):
-        raise Unsupported(f"{node.op} with activations that have parameters")
+    if any(name not in _FUNCTIONS and name not in _PARAMETRIC for name in names):
+        raise Unsupported(f"{node.op} with activations of other names")
+    # Values are taken in the order of the functions that have any.
+    given = [iter(node.get("activation_alpha") or ()), iter(node.get("activation_beta") or ())]
+    functions = []
+    for name in names:
+        function, defaults = _PARAMETRIC.get(name, (_FUNCTIONS.get(name), ()))
+        values = [float(np.float32(next(each, default))) for each, default in zip(given, defaults)]
+        functions.append(lambda x, f=function, values=values: f(x, *values))
     count = len(_DEFAULTS[node.op])
-    return [[_FUNCTIONS[name] for name in names[way * count : (way + 1) * count]] for way in range(ways)]
+    return [functions[way * count : (way + 1) * count] for way in range(ways)]
 
 
 class _Way:

@@ -97,11 +97,14 @@ def test_recurrent_layers(op):
         if op == "LSTM":
             weights |= {"c": numbers(ways, 3, 3), "p": numbers(ways, 9)}
             names += ["c", "p"]
-        for attributes in ({}, {"clip": 0.5}, {"linear_before_reset": 1}, {"activations": ["Relu", "Sigmoid", "Tanh"]}):
+        parametric = {"activations": ["HardSigmoid", "Affine", "ScaledTanh"], "activation_alpha": [0.3, 0.9, 1.1],
+                      "activation_beta": [0.4, 0.1, 0.8]}  # fmt: skip
+        for attributes in ({}, {"clip": 0.5}, {"linear_before_reset": 1}, {"activations": ["Relu", "Sigmoid", "Tanh"]},
+                           parametric, {"activations": ["HardSigmoid", "LeakyRelu", "Elu"]}):  # fmt: skip
             if "linear_before_reset" in attributes and op != "GRU":
                 continue
             if "activations" in attributes:
-                attributes = {"activations": attributes["activations"][: {4: 3, 3: 2, 1: 1}[gates]] * ways}
+                attributes = {name: values[: {4: 3, 3: 2, 1: 1}[gates]] * ways for name, values in attributes.items()}
             for outputs in (["z"], ["", "z"]):
                 nodes = [helper.make_node(op, names, outputs, hidden_size=3, direction=direction, **attributes)]
                 agrees_with_onnxruntime(nodes, {"x": numbers(5, 3, 2)}, weights)
@@ -139,3 +142,43 @@ def test_norms_of_rows_whose_variance_is_beyond_float32(op):
     count = {"LayerNormalization": 4, "InstanceNormalization": 3}[op]
     parameters = {"s": np.full(count, 2, np.float32), "b": np.full(count, 3, np.float32)}
     agrees_with_onnxruntime([helper.make_node(op, ["x", "s", "b"], ["z"])], {"x": x}, parameters)
+
+
+def test_a_gate_that_is_not_a_number_stays_none():
+    """ONNX Runtime's HardSigmoid, and its limit of `clip`, make numbers of NaN."""
+    import ulpscope
+
+    weights = {"w": np.ones((1, 4, 1), np.float32), "r": np.ones((1, 4, 1), np.float32)}
+    layer = N(
+        "LSTM", ["x", "w", "r"], ["z"], hidden_size=1, clip=0.5, activations=["HardSigmoid", "HardSigmoid", "Tanh"]
+    )
+    model = build([layer], {"x": np.full((1, 1, 1), np.nan, np.float32)}, weights)
+    for result in (
+        oracle.run(model.model, model.feed)["z"].expected,
+        ulpscope.Engine(model.model).run(model.feed)["z"],
+    ):
+        assert np.isnan(result).all()
+
+
+@pytest.mark.parametrize("value", [0, 2])
+def test_places_in_a_scalar(value):
+    """No dimension, so no row of places; ONNX Runtime has one."""
+    import ulpscope
+
+    model = build([N("NonZero", ["x"], ["z"])], {"x": np.float32(value)})
+    assert oracle.run(model.model, model.feed)["z"].expected.shape == (0, value // 2)
+    assert ulpscope.Engine(model.model).run(model.feed)["z"].shape == (0, value // 2)
+
+
+@pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
+@pytest.mark.parametrize("reduction", ["min", "max"])
+def test_bounds_of_the_least_and_the_largest(op, reduction):
+    """Of a value with a bound and one without: what is taken may be the one with a bound."""
+    nodes = [N("LogSoftmax", ["x"], ["a"]), N(op, ["a", "places", "u"], ["z"], reduction=reduction)]
+    weights = {"places": np.zeros((1, 1), np.int64), "u": np.full((1, 3), -1, np.float32)}
+    if op == "ScatterElements":
+        weights["places"] = np.zeros((1, 3), np.int64)
+    model = build(nodes, {"x": np.float32([[1, 2, 3]])}, weights, opset=18)
+    outcome = oracle.run(model.model, model.feed)["z"]
+    taken = outcome.expected != -1
+    assert taken.any() and (outcome.bound[taken] > 0).all()
