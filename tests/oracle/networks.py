@@ -314,7 +314,7 @@ NETWORKS: dict[str, Network] = {
             N("Pad", ["a", "pads", "b"], ["w"]),
             N("Neg", ["w"], ["z"]),
         ],
-        {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "v": np.float32(0.7)},
+        {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "v": np.array(0.7, np.float32)},
         {"pads": I(0, 1, 2, 0), "c": np.float32(1 / 3)},
         ("y", "z", "w"),
     ),
