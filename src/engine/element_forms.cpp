@@ -145,8 +145,8 @@ Encoding encoding_of(const Specialization& spec, const Layer& layer, Precision p
   const bool matrices = ops::matrix_form(layer).has_value();
   if (result.granularity == Granularity::kBlock) {
     result.axis = summed_axis(spec, layer, operand);
-    // Only int4 has float scales: those of the numbers beside it.
-    if (result.scale == Format::kFloat16) result.scale = format_of(number)->id;
+    // Only int4 has float scales: of two bytes, those of the numbers beside it if these are as short.
+    if (result.scale == Format::kFloat16 && number == DataType::kBFloat16) result.scale = Format::kBFloat16;
     if (has_mx_scales(result) && choice.mx == MxScaleRule::kOcp) result.rule = BlockScale::kLargestRoundedDown;
     if (constant && has_chosen_scales(result) && choice.weights != WeightScales::kAmax)
       result.rule = BlockScale::kLeastError;

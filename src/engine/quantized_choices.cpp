@@ -17,19 +17,27 @@
 namespace ulpscope {
 namespace {
 
-constexpr std::string_view kNotFinite = "its weights hold infinities or NaN";
+using Extreme = QuantizedChoices::Extreme;
 
-/// Per layer, whether it is a product whose constant weights hold infinities or NaN: no integer stands for these, and
-/// no scale fits an infinity.
-IdMap<LayerId, char> find_not_finite(const Specialization& spec) {
-  IdMap<LayerId, char> result(spec.network->layers.size(), 0);
+constexpr std::string_view kNotFinite = "its weights hold infinities or NaN";
+/// The largest weight in int4 whose scale float16 holds.
+constexpr float kLargestInBlocks = 7 * 65504.0f;
+
+/// Per layer, what the constant weights of a product hold that elements do not stand for: no integer stands for
+/// infinities or NaN, no scale fits an infinity, and no scale of two bytes the largest numbers.
+IdMap<LayerId, Extreme> find_extremes(const Specialization& spec) {
+  IdMap<LayerId, Extreme> result(spec.network->layers.size(), Extreme::kNone);
   for (const auto& [id, layer] : spec.network->layers.items()) {
     if (!is_product(layer.op->function) || layer.input(1) == kNone || !spec.is_constant(layer.inputs[1])) continue;
     const Tensor& weights = spec.value(layer.inputs[1]);
     if (weights.type() != DataType::kFloat32) continue;
-    result[id] = any_elements(weights, [](std::span<const float> values) {
-      return !std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
-    });
+    const auto any_beyond = [&](float largest) {
+      return any_elements(weights, [largest](std::span<const float> values) {
+        return !std::ranges::all_of(values, [largest](float x) { return std::fabs(x) <= largest; });
+      });
+    };
+    if (!any_beyond(kLargestInBlocks)) continue;
+    result[id] = any_beyond(std::numeric_limits<float>::max()) ? Extreme::kNotFinite : Extreme::kLarge;
   }
   return result;
 }
@@ -78,7 +86,7 @@ QuantizedChoices::QuantizedChoices(const Specialization& spec, const BuildOption
   }
   if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();
   possible_.assign(network.layers.size(), {});
-  not_finite_ = find_not_finite(spec);
+  extremes_ = find_extremes(spec);
   for (LayerId l : network.layers.ids())
     for (const Precision p : enabled_) possible_[l].set(p, is_possible(spec, l, p));
   channel_weights_ = find_channel_weights(spec, options);
@@ -91,8 +99,14 @@ void QuantizedChoices::add_scale_choice(const BuildOptions& options, Assignment&
 
 std::string QuantizedChoices::obstacle(const Specialization& spec, LayerId id, Precision precision) const {
   // First of all: no other block would help.
-  if (!is_float(precision) && !not_finite_.empty() && not_finite_[id] != 0) return std::string(kNotFinite);
-  return form_obstacle(spec, id, precision);
+  const Extreme extreme = is_float(precision) || extremes_.empty() ? Extreme::kNone : extremes_[id];
+  if (extreme == Extreme::kNotFinite) return std::string(kNotFinite);
+  std::string result = form_obstacle(spec, id, precision);
+  const auto& weights = form_of(precision).weight.encoding;
+  if (result.empty() && extreme == Extreme::kLarge && weights && weights->scale == Format::kFloat16)
+    return fmt::format("its weights lie beyond {:g}, the largest that scales of {} hold", kLargestInBlocks,
+                       form_of(precision).name);
+  return result;
 }
 
 bool QuantizedChoices::is_possible(const Specialization& spec, LayerId id, Precision precision) const {

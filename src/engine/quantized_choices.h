@@ -2,6 +2,7 @@
 // of theirs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace ulpscope {
 
 class QuantizedChoices {
  public:
+  /// What the constant weights of a product hold that some elements do not stand for.
+  enum class Extreme : std::uint8_t { kNone, kLarge, kNotFinite };
+
   /// Where no such precision is enabled, nor may be asked for, nothing is possible. Throws Error(kInvalidArgument) for
   /// a scale that is negative or not finite.
   QuantizedChoices(const Specialization& spec, const BuildOptions& options);
@@ -49,7 +53,7 @@ class QuantizedChoices {
   std::vector<Precision> enabled_;  ///< That store elements, from the lowest on.
   IdMap<TensorId, float> scales_;
   IdMap<LayerId, PrecisionSet> possible_;  ///< Per layer.
-  IdMap<LayerId, char> not_finite_;        ///< Per layer: its constant weights hold infinities or NaN.
+  IdMap<LayerId, Extreme> extremes_;       ///< Per layer.
   IdMap<TensorId, SharedChannelWeights> channel_weights_;
 };
 

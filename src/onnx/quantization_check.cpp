@@ -138,6 +138,8 @@ class QuantizationCheck {
     if (const onnx::NodeProto* maker = graph_->producer(name);
         maker != nullptr && role_of(*maker) == Role::kDequantize && maker->input_size() > 1)
       check_scaled_scales(*maker);
+    else if (maker != nullptr && maker->op_type() == "Cast" && maker->input_size() == 1)
+      check_numbers(maker->input(0), false);
     if (!graph_->is_settled(name))
       add(Severity::kTensorRt, Kind::kComputedScale,
           "the scale '{}' is computed when the network runs; TensorRT wants a constant, or scales of its dynamic "

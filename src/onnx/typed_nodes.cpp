@@ -202,6 +202,14 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
     dequantize_by_codes(name, elements, scale, result, how.block);
   } else {
     add_initializer(scale, lying(how.scales), how.scale_type);
+    // ONNX Runtime folds a Cast of a constant, and runs such weights by MatMulNBits as if it were float32. It refuses
+    // to load an output_dtype there, and multiplies out a Cast behind the DequantizeLinear in every run.
+    if (yields == DataType::kFloat16 && how.number == DataType::kFloat32) {
+      const std::string stored = std::exchange(scale, file_.fresh(name + "_scale_fp32"));
+      add_node("Cast", stored, {stored}, {scale}, {{"to", to_onnx_type(how.number)}});
+      yields = how.number;
+      ++file_.report.casts;
+    }
     NodeAttributes attributes;
     if (!how.scales.shape().empty()) attributes.emplace_back("axis", is_float(how.scale_type) ? how.axis : -1);
     if (how.block != 0) attributes.emplace_back("block_size", how.block);

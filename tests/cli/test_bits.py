@@ -155,7 +155,7 @@ def test_a_search_that_goes_on_gives_the_same_answer(search, tmp_path):
     [
         (
             [*FORMATS, "--bits", "4"],
-            "expected at least 4.5000, the bits per weight that the smallest formats allowed take",
+            "expected at least 4.2500, the bits per weight that the smallest formats allowed take",
         ),
         (["--fp16", "--bits", "4.5"], "--bits: expected formats for weights alone"),
         (["--int4", "--fp8", "--bits", "4.5"], "--bits: expected formats for weights alone, got fp8"),

@@ -138,6 +138,10 @@ def test_typed_models(run, tmp_path, product, name, half):
         assert [each.version for each in typed.opset_import if each.domain == "trt"] == [1]
     if "mxf" in name.lower() or "nvf" in name.lower():
         check_blocks(typed, TensorProto.UINT8 if name == "MXFP8 on both sides" else None)
+    if name.startswith("int4"):
+        blocks = SUM // int(name[5:] or 128)
+        [scales] = [each for each in typed.graph.initializer if list(each.dims) == [blocks, COLUMNS]]
+        assert scales.data_type == TensorProto.FLOAT16
     bits = {"int4": 4, "nvfp4": 4, "mxfp4": 4}.get(name.lower().split("-")[0].split(" ")[0], 8)
     sizes = {each.name: len(each.raw_data) for each in typed.graph.initializer}
     assert max(sizes.values()) == SUM * COLUMNS * bits // 8, sizes
@@ -464,17 +468,23 @@ def test_scales_of_narrow_convolutions_in_fp8_take_next_to_nothing(run, tmp_path
     assert {shape for shape, each in bits.items() if each > 8.6} == ({(48, 24, 1, 1)} if spread == 5000 else set())
 
 
-def test_weights_that_are_no_numbers_are_the_reason_whatever_blocks_would_fit(run, tmp_path):
+@pytest.mark.parametrize(
+    "value, reason",
+    [
+        (np.nan, "its weights hold infinities or NaN"),
+        (1e6, "its weights lie beyond 458528, the largest that scales of int4-64 hold"),
+    ],
+)
+def test_weights_that_blocks_do_not_hold_are_the_reason_whatever_would_fit(run, tmp_path, value, reason):
     weights = np.ones((64, 16), np.float32)
-    weights[3, 5] = np.nan
+    weights[3, 5] = value
     constants = [numpy_helper.from_array(weights, "w")]
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     save(tmp_path, model(nodes, [info("x", [4, 64])], [info("y", [4, 16])], constants, opset=21))
     save_inputs(tmp_path / "in.json", [{"x": np.ones((4, 64), np.float32)}])
-    outcome = run("convert", "m.onnx", "--int4", "--load-inputs", "in.json", "-o", "t.onnx")
-    assert outcome.code == 1 and "(MatMul) has no int4, since its weights hold infinities or NaN" in outcome.text, (
-        outcome
-    )
+    block = [] if np.isnan(value) else ["--block-size", "64"]
+    outcome = run("convert", "m.onnx", "--int4", *block, "--load-inputs", "in.json", "-o", "t.onnx")
+    assert outcome.code == 1 and f", since {reason}" in outcome.text, outcome
 
 
 @pytest.mark.parametrize(

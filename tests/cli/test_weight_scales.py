@@ -34,7 +34,8 @@ def best_of(blocks: np.ndarray, weights: np.ndarray, candidates: "list[np.ndarra
 
 def int4(blocks: np.ndarray, weights: np.ndarray, number: type) -> np.ndarray:
     scale = np.maximum(np.abs(blocks).max(-1, keepdims=True) / np.float32(7), np.float32(1e-5))
-    candidates = [(scale * np.float32(c)).astype(number).astype(np.float32) for c in INT4_FACTORS]
+    short = np.float16 if number is np.float32 else number
+    candidates = [(scale * np.float32(c)).astype(short).astype(np.float32) for c in INT4_FACTORS]
     return best_of(blocks, weights, candidates, lambda x, s: np.clip(np.rint(x / s), -8, 7) * s)
 
 
@@ -136,6 +137,9 @@ def elements_of(path):
     """What the DequantizeLinear of the file's weights make, in float32."""
     typed = onnx.load(path)
     kept = {each.name: each for each in typed.graph.initializer}
+    for node in typed.graph.node:  # Scales in float16 beside float32.
+        if node.op_type == "Cast" and node.input[0] in kept:
+            kept[node.output[0]] = kept[node.input[0]]
     made = []
     for node in typed.graph.node:
         if node.op_type != "DequantizeLinear" or node.input[0] not in kept:

@@ -63,8 +63,9 @@ def second_scale(largest: float) -> np.float32:
     return np.float32(largest) / np.float32(6 * 448)
 
 
-def int4(scale_type: type) -> Encode:
-    """Scales of the type of the activations."""
+def int4(number: type) -> Encode:
+    """Scales of two bytes: of the type of the activations, or float16 beside float32."""
+    scale_type = np.float16 if number is np.float32 else number
 
     def encode(blocks: np.ndarray) -> np.ndarray:
         scale = np.maximum(np.abs(blocks).max(-1, keepdims=True) / np.float32(7), np.float32(1e-5))

@@ -174,13 +174,13 @@ TEST(SearchBits, TakesAsFewBitsAsHoldTheTolerance) {
 }
 
 TEST(SearchBits, BudgetsBelowTheLeastSayWhatIsPossible) {
-  const Searched of = searched(Objective::kError, 4.2);
+  const Searched of = searched(Objective::kError, 4.1);
   try {
     run(of.data, *kl(1), of.task);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("expected at least 4.2500"));
-    EXPECT_THAT(error.what(), HasSubstr("got 4.2"));
+    EXPECT_THAT(error.what(), HasSubstr("expected at least 4.1250"));
+    EXPECT_THAT(error.what(), HasSubstr("got 4.1"));
   }
 }
 

@@ -45,9 +45,9 @@ TEST(WeightBits, CountCodesAndScales) {
   EXPECT_EQ(stored_weights(*spec, network->find_layer("q"), Precision::kFP32, DataType::kFloat32).weights, weights);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kFP32), 32);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kFP16), 16);
-  EXPECT_EQ(bits_per_weight(*spec, "o", Precision::kINT4), 4 + 32.0 / 128);
-  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64), 4 + 32.0 / 64);
-  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64, DataType::kFloat16), 4 + 16.0 / 64);
+  EXPECT_EQ(bits_per_weight(*spec, "o", Precision::kINT4), 4 + 16.0 / 128);
+  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64), 4 + 16.0 / 64);
+  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64, DataType::kBFloat16), 4 + 16.0 / 64);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT8Weights), 8 + 32.0 / 192) << "a scale per column of 192";
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kFP8Weights, DataType::kFloat16), 8 + 16.0 / 192);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kNVFP4Weights), 4.5 + 32 / weights);
