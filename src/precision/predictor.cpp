@@ -24,6 +24,11 @@ bool is_of_squares(Sensitivity sensitivity) noexcept {
 }
 }  // namespace
 
+double effect_beyond(const LayerEffect& effect, double deviations) noexcept {
+  constexpr double kFurthest = 10;
+  return effect.effect * std::min(std::exp(deviations * effect.spread), kFurthest);
+}
+
 double predicted_use(double amplitude, Sensitivity sensitivity) noexcept {
   return is_of_squares(sensitivity) ? amplitude * amplitude : amplitude;
 }

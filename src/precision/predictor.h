@@ -89,6 +89,10 @@ std::vector<SampleEffects> effects_of_samples(Trials& trials, const Assignment& 
 std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples,
                                          int projections);
 
+/// What a sample may use that lies so many standard deviations beyond the worst, but no more than ten times as much:
+/// few samples tell a spread badly, and its logarithms reach further down than up (docs/search_algorithm.md).
+double effect_beyond(const LayerEffect& effect, double deviations) noexcept;
+
 /// The share of the tolerance that a root-sum-square of effects stands for, in the units of Judgement::used.
 double predicted_use(double amplitude, Sensitivity sensitivity) noexcept;
 /// Its inverse.

@@ -156,7 +156,7 @@ void mark_far_apart(SearchState& search) {
   const double most = amplitude_of(1, search.criterion.sensitivity());
   std::vector<std::string> names;
   for (LayerEffect& each : search.layers.effects) {
-    const double beyond = each.effect * std::exp(kSpreadMargin * each.spread);
+    const double beyond = effect_beyond(each, kSpreadMargin);
     if (!(each.spread > 0) || !std::isfinite(each.effect) || beyond <= most) continue;
     if (each.effect <= most) names.push_back(search.current.network->layer(each.layer).name);
     each.far_apart = true;

@@ -58,6 +58,11 @@ TEST(Predictor, SeesLayersThatSamplesDisagreeAbout) {
 
 TEST(Predictor, ThreeSamplesTellNoSpread) { EXPECT_EQ(share_with_spread(drawn_effects(3, 5, 2)), 0); }
 
+TEST(Predictor, OtherSamplesUseNoMoreThanTenTimesTheWorst) {
+  EXPECT_DOUBLE_EQ(effect_beyond({.effect = 0.2, .spread = 0.8}, 2.5), 0.2 * std::exp(2.0));
+  EXPECT_DOUBLE_EQ(effect_beyond({.effect = 0.05, .spread = 1.3}, 2.5), 0.5);
+}
+
 TEST(Predictor, AnEffectThatIsNotFiniteHasNoSpread) {
   std::vector<SampleEffects> samples(5, SampleEffects{{1e-6, 1e-6}, {0, 0}, {0, 0}});
   samples[2].mean_squares[1] = INFINITY;
