@@ -444,7 +444,9 @@ class ConvertTool : public Tool {
           "Could not automatically determine model type based on output path: {}; try --convert-to, -o FILE.onnx or -o "
           "FILE.engine, or --fp16, --bf16 or --int8 for a typed model",
           *output_);
-    throw invalid_argument("[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
+    throw invalid_argument(
+        "[options] expected a type to lower layers to, got none; try --fp16, --bf16, --int8, or --formats with the names "
+        "of those that layers are to have");
   }
 
   /// What else is asked for, once the model is written.
