@@ -67,7 +67,7 @@ std::size_t prepared_limit(const Network& network, const BuildOptions& options) 
   const std::vector<Precision> enabled = options.enabled.members();
   const std::size_t constants = constant_bytes(network);
   if (std::ranges::count_if(enabled, [](Precision each) { return is_of_weights(each); }) > 1)
-    return std::max(kSmall, constants + constants / 8);
+    return std::max(kSmall, constants + constants / 16);
   return std::max(kMostKept, constants + constants / 4);
 }
 
