@@ -445,7 +445,8 @@ class ConvertTool : public Tool {
           "FILE.engine, or --fp16, --bf16 or --int8 for a typed model",
           *output_);
     throw invalid_argument(
-        "[options] expected a type to lower layers to, got none; try --fp16, --bf16, --int8, or --formats with the names "
+        "[options] expected a type to lower layers to, got none; try --fp16, --bf16, --int8, or --formats with the "
+        "names "
         "of those that layers are to have");
   }
 

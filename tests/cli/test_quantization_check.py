@@ -80,6 +80,14 @@ def mxfp8(codes):
     return model(nodes, {"w": ramp((4, 32), 448, E4M3), "s": codes})
 
 
+def short_scales(value):
+    """Scales of blocks in float16, by a Cast, as `convert` writes those of int4 beside float32."""
+    nodes = [node("Cast", ["h"], ["s"], "cast", to=FLOAT),
+             node("DequantizeLinear", ["w", "s"], ["d"], "dq", axis=-1, block_size=16),
+             node("Add", ["x", "d"], ["y"], "add")]  # fmt: skip
+    return model(nodes, {"w": ramp((4, 32), 7, I4), "h": np.full((4, 2), value, np.float16)})
+
+
 def computed_scale():
     nodes = [node("ReduceMax", ["x"], ["s"], "max", keepdims=0), node("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
              node("DequantizeLinear", ["q", "s", "z"], ["y"], "dq")]  # fmt: skip
@@ -114,6 +122,7 @@ def again():
 PROBLEM, REFUSED, WARNING = "problem", "TensorRT", "warning"
 INT4 = ramp((4, 32), 7, I4)
 VIOLATIONS = {
+    "a zero among scales behind a Cast": (short_scales(0), "dq", PROBLEM, "8 of the 8 scales in 'h' are 0"),
     "zero": (activations(0), "q", PROBLEM, "1 of the 1 scales in 's' is 0: expected finite numbers above 0"),
     "negative": (
         weights(ramp((4, 32), 127), np.array([1, -1, 2, -3], F), axis=0),
@@ -233,6 +242,7 @@ VIOLATIONS = {
 }
 
 WELL_FORMED = {
+    "scales of int4 behind a Cast": short_scales(0.1),
     "int8": activations(),
     "uint8 with a zero point": activations(zero=np.uint8(128)),
     "fp8": activations(zero=np.array(0, F).astype(E4M3)),
