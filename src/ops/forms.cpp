@@ -12,8 +12,15 @@ bool is_resize(const Layer& layer) {
 bool is_cast(const Layer& layer) { return layer.op->casts; }
 bool is_quantize(const Layer& layer) { return layer.op->function == Function::kQuantize; }
 bool is_dequantize(const Layer& layer) { return layer.op->function == Function::kDequantize; }
-bool is_matmul_integer(const Layer& layer) { return layer.op->name == "MatMulInteger"; }
 bool has_channel_parameters(const Layer& layer) { return layer.op->function == Function::kInstanceNormalization; }
+
+std::optional<IntegerProductForm> integer_product_form(const Layer& layer) {
+  if (layer.op->domain != "") return std::nullopt;
+  const std::string_view name = layer.op->name;
+  if (name == "MatMulInteger" || name == "ConvInteger") return IntegerProductForm{.convolution = name == "ConvInteger"};
+  if (name != "QLinearMatMul" && name != "QLinearConv") return std::nullopt;
+  return IntegerProductForm{name == "QLinearConv", true, 3, 2, 5};
+}
 
 bool is_view(const Layer& layer, std::span<const Tensor* const> values) {
   if (layer.op->function != Function::kDropout) return layer.op->views;

@@ -18,7 +18,15 @@ bool is_resize(const Layer& layer);
 bool is_cast(const Layer& layer);
 bool is_quantize(const Layer& layer);
 bool is_dequantize(const Layer& layer);
-bool is_matmul_integer(const Layer& layer);
+
+/// A product of 8-bit integers with zero points: x, by weights.
+struct IntegerProductForm {
+  bool convolution = false;                     ///< Else of matrices.
+  bool quantized = false;                       ///< Of 8 bits again; else the sums in int32.
+  int weights = 1, zero = 2, weights_zero = 3;  ///< Which inputs they are.
+};
+/// MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv; nothing for other layers.
+std::optional<IntegerProductForm> integer_product_form(const Layer& layer);
 
 /// Input 0's elements in their order, under another shape or name. `values`: per input, null where it is not known.
 bool is_view(const Layer& layer, std::span<const Tensor* const> values);

@@ -22,11 +22,12 @@ std::array<Index, 2> rows_and_columns(std::span<const Index> values, Index absen
 }
 
 /// The weights [out, in, window...] as [out, window..., in].
+template <typename T>
 Tensor channels_behind(const Tensor& weights, Index in) {
   const Index out = weights.shape()[0], window = weights.size() / std::max<Index>(1, out * in);
-  Tensor result(DataType::kInt8, {out, window * in});
-  const auto* from = weights.data<std::int8_t>();
-  auto* to = result.data<std::int8_t>();
+  Tensor result(weights.type(), {out, window * in});
+  const T* from = weights.data<T>();
+  T* to = result.data<T>();
   for (Index o = 0; o < out; ++o)
     for (Index w = 0; w < window; ++w)
       for (Index c = 0; c < in; ++c) *to++ = from[(o * in + c) * window + w];
@@ -35,10 +36,12 @@ Tensor channels_behind(const Tensor& weights, Index in) {
 
 class IntegerConvolution final : public Kernel {
  public:
-  IntegerConvolution(const ConvolutionSpec& spec, const MatrixShape& product, const ObjectCache& cache)
-      : is_unsigned_(spec.type == DataType::kUInt8),
+  IntegerConvolution(const ConvolutionSpec& spec, const MatrixShape& product, bool by_bytes, const ObjectCache& cache)
+      : type_(spec.type),
+        by_bytes_(by_bytes),
         product_(product),
-        in_(spec.input[1]),
+        groups_(spec.groups),
+        in_(spec.input[1] / spec.groups),
         input_(rows_and_columns(std::span(spec.input).subspan(2), 1)),
         output_(rows_and_columns(std::span(spec.output).subspan(2), 1)),
         window_(rows_and_columns(std::span(spec.kernel).subspan(2), 1)),
@@ -46,97 +49,167 @@ class IntegerConvolution final : public Kernel {
         dilations_(rows_and_columns(spec.dilations, 1)),
         pads_(rows_and_columns(spec.pads_begin, 0)),
         pieces_(product, product.k, program_kernels().product.panel),
-        weights_(cache(spec.key + "|packed integers, channels behind", [product, in = in_, values = spec.weights] {
-          return pack_integers(channels_behind(values(), in), product);
-        })) {}
+        stride_(by_bytes ? round_up(product.k, 4) / 2 : round_up(product.k, 2)),
+        in_place_((by_bytes_ || type_ == DataType::kInt16) && groups_ == 1 && window_ == Pair{1, 1} &&
+                  strides_ == Pair{1, 1} && input_ == output_ && in_ % (by_bytes_ ? 4 : 2) == 0) {
+    const bool wide = by_bytes || type_ == DataType::kInt16;
+    weights_ = cache(fmt::format("{}|packed {}, channels behind, {} groups", spec.key,
+                                 by_bytes ? "bytes"
+                                 : wide   ? "words"
+                                          : "integers",
+                                 groups_),
+                     [product, in = in_, groups = groups_, by_bytes, wide, values = spec.weights] {
+                       const Tensor given = values();
+                       const Tensor behind =
+                           wide ? channels_behind<std::int16_t>(given, in) : channels_behind<std::int8_t>(given, in);
+                       return by_bytes ? pack_bytes(behind, product, groups) : pack_integers(behind, product, groups);
+                     });
+  }
 
   std::string name() const override {
-    return fmt::format("product of patches of integers, {}", program_kernels().name);
+    return fmt::format("product of patches of {}, {}", by_bytes_ ? "bytes" : "integers", program_kernels().name);
   }
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> held = weights_();
-    float* const out = outputs[0]->data<float>();
+    auto* const out = static_cast<float*>(outputs[0]->raw());
+    const std::uint8_t zero = by_bytes_ ? inputs[1]->data<std::uint8_t>()[0] : std::uint8_t{0};
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       IntegerPart part{};
-      part.a_stride = round_up(product_.k, 2);
-      part.b = static_cast<const std::int16_t*>(held.get()) + piece.columns.begin * part.a_stride;
-      part.out_stride = product_.n;
+      part.a_stride = stride_;
+      part.out_stride = groups_ * product_.n;
       part.columns = piece.columns.end - piece.columns.begin;
-      part.k = product_.k;
-      // As many rows as the second-level cache holds beside columns of b.
-      constexpr Index kElements = 1 << 16;
-      const Index most = std::clamp<Index>(kElements / part.a_stride / 6 * 6, 6, 48);
-      thread_local ThreadMemory memory;
-      auto* const a = reinterpret_cast<std::int16_t*>(
-          memory.get(static_cast<std::size_t>(most * part.a_stride) * sizeof(std::int16_t)));
-      for (Index row = piece.rows.begin; row < piece.rows.end; row += most) {
-        part.rows = std::min(most, piece.rows.end - row);
-        for (Index r = 0; r < part.rows; ++r)
-          is_unsigned_ ? copy_patch(inputs[0]->data<std::uint8_t>(), row + r, a + r * part.a_stride)
-                       : copy_patch(inputs[0]->data<std::int8_t>(), row + r, a + r * part.a_stride);
-        part.a = a;
-        part.out = out + row * product_.n + piece.columns.begin;
-        program_kernels().product.multiply_integers(part);
+      part.k = by_bytes_ ? stride_ : product_.k;
+      part.as_integers = by_bytes_ || type_ == DataType::kInt16;
+      part.bytes = by_bytes_;
+      ByteMatrix matrix{};
+      if (by_bytes_) {
+        matrix = byte_matrix(held.get(), product_, piece.matrix, zero);
+        part.start = matrix.start.data() + piece.columns.begin;
+      } else {
+        matrix.b = static_cast<const std::int16_t*>(held.get()) + piece.matrix * packed_integers(product_);
       }
+      part.b = matrix.b + piece.columns.begin * stride_;
+      part.out = out + piece.matrix * product_.n + piece.columns.begin;
+      multiply_rows(*inputs[0], piece, zero, part);
     });
   }
 
  private:
-  /// What output `number` of all images reads; what is outside of the image is 0.
-  template <typename T>
-  void copy_patch(const T* images, Index number, std::int16_t* to) const {
+  using Pair = std::array<Index, 2>;
+
+  void multiply_rows(const Tensor& images, const ProductPieces::Piece& piece, std::uint8_t zero,
+                     IntegerPart part) const {
+    float* const out = part.out;
+    if (in_place_) {
+      part.rows = piece.rows.end - piece.rows.begin;
+      part.a = static_cast<const std::int16_t*>(images.raw()) + piece.rows.begin * stride_;
+      part.out = out + piece.rows.begin * part.out_stride;
+      return program_kernels().product.multiply_integers(part);
+    }
+    // As many rows as the second-level cache holds beside columns of b.
+    constexpr Index kElements = 1 << 16;
+    const Index most = std::clamp<Index>(kElements / stride_ / 6 * 6, 6, 48);
+    thread_local ThreadMemory memory;
+    auto* const a =
+        reinterpret_cast<std::int16_t*>(memory.get(static_cast<std::size_t>(most * stride_) * sizeof(std::int16_t)));
+    for (Index row = piece.rows.begin; row < piece.rows.end; row += most) {
+      part.rows = std::min(most, piece.rows.end - row);
+      for (Index r = 0; r < part.rows; ++r) copy_patch(images, piece.matrix * in_, row + r, zero, a + r * stride_);
+      part.a = a;
+      part.out = out + row * part.out_stride;
+      program_kernels().product.multiply_integers(part);
+    }
+  }
+
+  /// What output `number` of all images reads, from a channel on; what is outside of the image is 0, or the zero point.
+  void copy_patch(const Tensor& images, Index channel, Index number, std::uint8_t zero, std::int16_t* to) const {
+    if (by_bytes_)
+      copy_patch(images.data<std::uint8_t>() + channel, number, zero, reinterpret_cast<std::uint8_t*>(to));
+    else if (type_ == DataType::kInt16)
+      copy_patch(images.data<std::int16_t>() + channel, number, std::int16_t{0}, to);
+    else if (type_ == DataType::kUInt8)
+      copy_patch(images.data<std::uint8_t>() + channel, number, std::int16_t{0}, to);
+    else
+      copy_patch(images.data<std::int8_t>() + channel, number, std::int16_t{0}, to);
+  }
+
+  template <typename T, typename To>
+  void copy_patch(const T* images, Index number, To zero, To* to) const {
     const Index x = number % output_[1] * strides_[1] - pads_[1], row = number / output_[1];
-    const Index y = row % output_[0] * strides_[0] - pads_[0];
-    const T* const image = images + row / output_[0] * input_[0] * input_[1] * in_;
+    const Index y = row % output_[0] * strides_[0] - pads_[0], width = input_[1] * groups_ * in_;
+    const T* const image = images + row / output_[0] * input_[0] * width;
+    To* const end = to + stride_ * static_cast<Index>(sizeof(std::int16_t) / sizeof(To));
     for (Index i = 0; i < window_[0]; ++i) {
       const Index at = y + i * dilations_[0];
       if (at < 0 || at >= input_[0])
-        to = std::fill_n(to, window_[1] * in_, std::int16_t{0});
+        to = std::fill_n(to, window_[1] * in_, zero);
       else
-        to = copy_row(image + at * input_[1] * in_, x, to);
+        to = copy_row(image + at * width, x, zero, to);
     }
-    if (product_.k % 2 != 0) *to = 0;
+    std::fill(to, end, To{0});
   }
 
   /// A row of the window, from column x of a row of the image on.
-  template <typename T>
-  std::int16_t* copy_row(const T* row, Index x, std::int16_t* to) const {
-    if (dilations_[1] == 1) {
+  template <typename T, typename To>
+  To* copy_row(const T* row, Index x, To zero, To* to) const {
+    if (dilations_[1] == 1 && groups_ == 1) {
       const Index begin = std::clamp<Index>(-x, 0, window_[1]), end = std::clamp(input_[1] - x, begin, window_[1]);
-      to = std::fill_n(to, begin * in_, std::int16_t{0});
+      to = std::fill_n(to, begin * in_, zero);
       to = std::copy(row + (x + begin) * in_, row + (x + end) * in_, to);
-      return std::fill_n(to, (window_[1] - end) * in_, std::int16_t{0});
+      return std::fill_n(to, (window_[1] - end) * in_, zero);
     }
     for (Index j = 0; j < window_[1]; ++j) {
       const Index at = x + j * dilations_[1];
       if (at < 0 || at >= input_[1])
-        to = std::fill_n(to, in_, std::int16_t{0});
+        to = std::fill_n(to, in_, zero);
       else
-        to = std::copy(row + at * in_, row + (at + 1) * in_, to);
+        to = std::copy_n(row + at * groups_ * in_, in_, to);
     }
     return to;
   }
 
-  using Pair = std::array<Index, 2>;
-  const bool is_unsigned_;
+  const DataType type_;
+  const bool by_bytes_;
   const MatrixShape product_;  ///< Of [positions, places and channels] and [output channels, ...], transposed.
-  const Index in_;
+  const Index groups_, in_;    ///< `in_`: channels of a group.
   const Pair input_, output_, window_, strides_, dilations_, pads_;
   const ProductPieces pieces_;
-  const PreparedSource weights_;
+  const Index stride_;   ///< Of rows of patches, in 16 bits.
+  const bool in_place_;  ///< Each position is a row as it lies.
+  PreparedSource weights_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+namespace {
+
+/// What each group multiplies.
+MatrixShape product_of(const ConvolutionSpec& spec) {
   MatrixShape product;
-  product.n = spec.kernel[0];
-  product.k = num_elements(spec.kernel) / product.n;
-  product.m = num_elements(spec.output) / product.n;
+  product.n = spec.kernel[0] / spec.groups;
+  product.k = num_elements(spec.kernel) / spec.kernel[0];
+  product.m = num_elements(spec.output) / spec.kernel[0];
   product.transpose_b = true;
-  if (spec.transposed || spec.groups != 1 || !multiplies_integers(product.k)) return nullptr;
-  return std::make_unique<IntegerConvolution>(spec, product, cache);
+  if (spec.groups != 1) product.batch_a = product.batch_b = {spec.groups};
+  return product;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const MatrixShape product = product_of(spec);
+  const bool centered = spec.type == DataType::kInt16;
+  if (spec.transposed || (spec.groups != 1 && !centered) ||
+      !(centered ? multiplies_centered_integers(product.k) : multiplies_integers(product.k)))
+    return nullptr;
+  return std::make_unique<IntegerConvolution>(spec, product, false, cache);
+}
+
+std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const MatrixShape product = product_of(spec);
+  if (!multiplies_bytes_with_zeros(product.k)) return nullptr;
+  return std::make_unique<IntegerConvolution>(spec, product, true, cache);
 }
 
 }  // namespace ulpscope::cpu

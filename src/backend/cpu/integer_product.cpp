@@ -60,6 +60,89 @@ void widen(const T* from, Index rows, Index k, std::int16_t zero, std::int16_t* 
   }
 }
 
+/// Of a matrix of bytes: 16-bit words of IntegerPart::b, and of all of it.
+Index byte_words(const MatrixShape& shape) { return round_up(shape.k, 4) / 2 * round_up(shape.n, panel()); }
+Index byte_matrix_words(const MatrixShape& shape) { return byte_words(shape) + 2 * round_up(shape.n, panel()); }
+
+/// The same for columns that byte_matrix() packs; `sums` of them.
+void pack_byte_panel(const std::int16_t* b, Index row, Index step, Index k, Index width, std::int8_t* to,
+                     std::int32_t* sums) {
+  std::fill_n(sums, panel(), 0);
+  for (Index i = 0; i < k; i += 4)
+    for (Index c = 0; c < panel(); ++c)
+      for (Index j = i; j < i + 4; ++j) {
+        *to = j < k && c < width ? static_cast<std::int8_t>(b[j * row + c * step]) : std::int8_t{0};
+        sums[c] += *to++;
+      }
+}
+
+/// Rows of bytes as IntegerPart::bytes has them: uint8, int8 plus 128.
+void copy_bytes_of_rows(const std::uint8_t* from, Index rows, Index k, std::uint8_t flip, std::uint8_t* to) {
+  const Index stride = round_up(k, 4);
+  for (Index r = 0; r < rows; ++r, from += k, to += stride) {
+    for (Index i = 0; i < k; ++i) to[i] = static_cast<std::uint8_t>(from[i] ^ flip);
+    std::fill_n(to + k, stride - k, std::uint8_t{0});
+  }
+}
+
+/// MatMulInteger by dot products of bytes.
+class ByteMatMul final : public Kernel {
+ public:
+  ByteMatMul(const MatMulSpec& spec, const ObjectCache& cache)
+      : spec_(spec), pieces_(spec, spec.k, panel()), flip_(spec.type_a == DataType::kInt8 ? 0x80 : 0) {
+    spec_.constant_b = {};
+    const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
+    weights_ = cache(
+        fmt::format("packed bytes|{}|{} x {} x {}", spec.key_b, count, spec.k, spec.n),
+        [shape = MatrixShape(spec), count, values = spec.constant_b] { return pack_bytes(values(), shape, count); });
+  }
+
+  std::string name() const override { return fmt::format("packed product of bytes, {}", program_kernels().name); }
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const std::shared_ptr<const void> held = weights_();
+    const auto* bytes = static_cast<const std::uint8_t*>(inputs[0]->raw());
+    const std::int32_t zero =
+        inputs[1] == nullptr ? flip_ : static_cast<const std::uint8_t*>(inputs[1]->raw())[0] ^ flip_;
+    auto* const out = static_cast<float*>(outputs[0]->raw());
+    const Index stride = round_up(spec_.k, 4);
+    pieces_.for_each([&](const ProductPieces::Piece& piece) {
+      const auto& [matrix, rows, columns] = piece;
+      const ByteMatrix b = byte_matrix(held.get(), spec_, pieces_.matrix_of(spec_.batch_b, matrix), zero);
+      IntegerPart part{};
+      part.a_stride = stride / 2;
+      part.b = b.b + columns.begin * part.a_stride;
+      part.start = b.start.data() + columns.begin;
+      part.out_stride = spec_.n;
+      part.columns = columns.end - columns.begin;
+      part.k = stride / 2;
+      part.as_integers = part.bytes = true;
+      const std::uint8_t* const first = bytes + pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k;
+      const bool in_place = flip_ == 0 && stride == spec_.k;
+      const Index most = in_place ? rows.end - rows.begin : 48;
+      thread_local ThreadMemory memory;
+      for (Index row = rows.begin; row < rows.end; row += most) {
+        part.rows = std::min(most, rows.end - row);
+        const std::uint8_t* a = first + row * spec_.k;
+        if (!in_place) {
+          auto* const copy = reinterpret_cast<std::uint8_t*>(memory.get(static_cast<std::size_t>(part.rows * stride)));
+          copy_bytes_of_rows(a, part.rows, spec_.k, flip_, copy);
+          a = copy;
+        }
+        part.a = reinterpret_cast<const std::int16_t*>(a);
+        part.out = out + (matrix * spec_.m + row) * spec_.n + columns.begin;
+        program_kernels().product.multiply_integers(part);
+      }
+    });
+  }
+
+ private:
+  MatMulSpec spec_;  ///< Without constant_b.
+  const ProductPieces pieces_;
+  const std::uint8_t flip_;  ///< Of each byte, to be unsigned.
+  PreparedSource weights_;
+};
+
 class IntegerMatMul final : public Kernel {
  public:
   /// `as_integers`: make_matmul_integer_kernel().
@@ -136,10 +219,38 @@ bool multiplies(Index k, Index largest_a, Index largest_b) {
 
 bool multiplies_integers(Index k) { return multiplies(k, 255, 128); }
 bool multiplies_centered_integers(Index k) { return multiplies(k, 255, 255); }
-
-PreparedObject pack_integers(const Tensor& values, const MatrixShape& shape) {
-  return pack_pairs<std::int8_t>(values, shape, 1);
+bool multiplies_bytes_with_zeros(Index k) {
+  return multiplies(k, 255, 128) && program_kernels().product.has_byte_products();
 }
+
+PreparedObject pack_bytes(const Tensor& values, const MatrixShape& shape, Index matrices) {
+  const Index words = byte_matrix_words(shape), panels = divided_up(shape.n, panel()), k = round_up(shape.k, 4);
+  const auto bytes = static_cast<std::size_t>(matrices * words) * sizeof(std::int16_t);
+  std::shared_ptr<std::byte> memory = allocate_elements(bytes);
+  const Index row = shape.transpose_b ? 1 : shape.n, step = shape.transpose_b ? shape.k : 1;
+  for (Index i = 0; i < matrices * panels; ++i) {
+    const Index matrix = i / panels, column = i % panels * panel();
+    std::byte* const to = memory.get() + matrix * words * static_cast<Index>(sizeof(std::int16_t));
+    pack_byte_panel(values.data<std::int16_t>() + matrix * shape.k * shape.n + column * step, row, step, shape.k,
+                    std::min(panel(), shape.n - column), reinterpret_cast<std::int8_t*>(to) + column * k,
+                    reinterpret_cast<std::int32_t*>(to + 2 * byte_words(shape)) + column);
+  }
+  return {std::move(memory), bytes};
+}
+
+ByteMatrix byte_matrix(const void* packed, const MatrixShape& shape, Index index, std::int32_t zero) {
+  const auto* words = static_cast<const std::int16_t*>(packed) + index * byte_matrix_words(shape);
+  const auto* sums = reinterpret_cast<const std::int32_t*>(words + byte_words(shape));
+  ByteMatrix result{words, std::vector<std::int32_t>(static_cast<std::size_t>(round_up(shape.n, panel())))};
+  for (std::size_t c = 0; c < result.start.size(); ++c) result.start[c] = -zero * sums[c];
+  return result;
+}
+
+PreparedObject pack_integers(const Tensor& values, const MatrixShape& shape, Index matrices) {
+  return values.type() == DataType::kInt16 ? pack_pairs<std::int16_t>(values, shape, matrices)
+                                           : pack_pairs<std::int8_t>(values, shape, matrices);
+}
+Index packed_integers(const MatrixShape& shape) { return packed_pairs(shape.k, shape.n); }
 
 std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (!spec.constant_b || spec.transpose_a || spec.k_end != 0 || spec.bias)
@@ -148,6 +259,8 @@ std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const
 }
 
 std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  if (spec.type_b == DataType::kInt8 && multiplies_bytes_with_zeros(spec.k))
+    return std::make_unique<ByteMatMul>(spec, cache);
   return std::make_unique<IntegerMatMul>(spec, cache, true);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/movement.h"
 #include "backend/cpu/nbits_product.h"
@@ -20,7 +19,7 @@ void Lowering::lower(const LayerKernel& kernel) {
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel) ||
-                  lower_rows(kernel) || lower_matmul_integer(kernel) || lower_einsum(kernel) || lower_softmax(kernel)))
+                  lower_rows(kernel) || lower_integer_product(kernel) || lower_einsum(kernel) || lower_softmax(kernel)))
     return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
@@ -45,52 +44,6 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
   for (std::size_t i = 1; i < kernel.operands.size(); ++i)
     inputs.push_back(read_operand(kernel.layer, kernel.operands[i], Layout::kDense));
   run_reference(kernel, std::move(inputs), last);
-  return true;
-}
-
-namespace {
-
-/// Bytes less their zero points: one, or one per column.
-Tensor centered(const Tensor& bytes, const Tensor& zeros) {
-  Tensor result(DataType::kInt16, bytes.shape());
-  const auto center = [&]<typename T>(T) {
-    const T *from = bytes.data<T>(), *zero = zeros ? zeros.data<T>() : nullptr;
-    const std::int64_t count = zeros ? zeros.size() : 1;
-    for (std::int64_t i = 0; i < bytes.size(); ++i)
-      result.data<std::int16_t>()[i] = static_cast<std::int16_t>(from[i] - (zero != nullptr ? zero[i % count] : T{0}));
-  };
-  bytes.type() == DataType::kUInt8 ? center(std::uint8_t{}) : center(std::int8_t{});
-  return result;
-}
-
-}  // namespace
-
-bool Lowering::lower_matmul_integer(const LayerKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  if (!ops::is_matmul_integer(l) || spec_.is_constant(l.inputs[0]) || !spec_.is_constant(l.inputs[1])) return false;
-  const auto elements = [&](TensorId id) { return spec_.shape(id) ? num_elements(shape(id)) : -1; };
-  const TensorId zero_a = l.input(2), zero_b = l.input(3);
-  const auto matrices = matrix_shape({}, shape(l.inputs[0]), shape(l.inputs[1]), shape(l.outputs[0]));
-  if (!matrices || matrices->k == 0 || elements(l.outputs[0]) == 0 || !multiplies_centered_integers(matrices->k))
-    return false;
-  if (zero_a != kNone && elements(zero_a) != 1) return false;
-  if (zero_b != kNone && (!spec_.is_constant(zero_b) || (elements(zero_b) != 1 && elements(zero_b) != matrices->n)))
-    return false;
-  MatMulSpec spec;
-  static_cast<MatrixShape&>(spec) = *matrices;
-  spec.type_a = spec_.type(l.inputs[0]);
-  spec.key_b = constants_.key(l.inputs[1]) + "|less ";
-  if (zero_b != kNone) spec.key_b += constants_.key(zero_b);
-  spec.constant_b = [b = spec_.value(l.inputs[1]), zeros = zero_b == kNone ? Tensor() : spec_.value(zero_b)] {
-    return centered(b.in_memory(), zeros);
-  };
-  const auto slot_of_input = [&](std::size_t i) {
-    return l.input(i) == kNone ? -1 : read_operand(kernel.layer, kernel.operands[i], Layout::kDense);
-  };
-  std::vector<int> inputs{slot_of_input(0), slot_of_input(2)};
-  add_step(make_matmul_integer_kernel(spec, object_cache()), std::move(inputs), {define(l.outputs[0], Layout::kDense)},
-           kernel.layer);
-  settle(kernel.outputs[0], kernel.layer);
   return true;
 }
 

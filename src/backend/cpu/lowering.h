@@ -11,6 +11,7 @@
 #include "backend/cpu/plan.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/program.h"
+#include "backend/cpu/quantized_layers.h"
 #include "backend/prepared_constants.h"
 #include "ops/forms.h"
 
@@ -97,10 +98,25 @@ class Lowering {
   /// The float tensor that the DequantizeLinear `dequantize` gets through a QuantizeLinear of its own scale and type;
   /// kNone: there is none.
   TensorId quantized_source(LayerId dequantize) const;
-  /// MatMulInteger by a constant.
-  bool lower_matmul_integer(const LayerKernel& kernel);
   /// `instead`: the rounding of the results, if it is not their own.
   void run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead = Rounding::kNone);
+
+  // lower_quantized.cpp
+  /// MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv by constants.
+  bool lower_integer_product(const LayerKernel& kernel);
+  bool lower_integer_matrices(const LayerKernel& kernel, const ops::IntegerProductForm& form);
+  bool lower_integer_convolution(const LayerKernel& kernel, const ops::IntegerProductForm& form);
+  /// The elements of a tensor whose shape is known.
+  std::optional<std::int64_t> known_count(TensorId id) const;
+  /// Less their zero points, which change with every `inner` elements. `key` names them.
+  ConstantSource centered_weights(const ops::IntegerProductForm& form, const Layer& l, std::int64_t inner,
+                                  std::string& key) const;
+  /// Less their zero points, int8 holds them.
+  bool has_symmetric_weights(const ops::IntegerProductForm& form, const Layer& l) const;
+  /// Of QLinearMatMul and QLinearConv, where it is the same in every row.
+  std::optional<Requantization> requantization(const Layer& l, std::int64_t channels) const;
+  /// As it lies; -1: there is none.
+  int input_slot(const LayerKernel& kernel, int input);
 
   // lower_recurrent.cpp
   /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.

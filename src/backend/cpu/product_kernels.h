@@ -26,6 +26,8 @@ struct ProductPart {
 /// A part of a product of integers of 8 bits and a sign, which are held in 16: some rows and columns of it, and all of
 /// k. The sums are exact, and rounded to float32 once. REQUIRES: they are less than 2^31.
 struct IntegerPart {
+  /// `bytes`: the memory of uint8 whose products with int8 are added, four at a time in the place of two numbers of 16
+  /// bits, in `b`, too; a_stride and k count pairs of bytes, k an even number of them.
   const std::int16_t* a;
   std::int64_t a_stride;  ///< From row to row, in elements; even. What is beyond k is 0.
   /// Panels of ProductKernels::panel columns. One has the numbers of all of its columns for k = 0 and 1, side by side,
@@ -35,6 +37,8 @@ struct IntegerPart {
   std::int64_t out_stride;
   std::int64_t rows, columns, k;
   bool as_integers;  ///< `out` is memory of int32, for the sums themselves.
+  bool bytes;
+  const std::int32_t* start;  ///< Of bytes: what the sums begin from, by column, for whole panels.
 };
 
 struct ProductKernels {
@@ -49,6 +53,8 @@ struct ProductKernels {
                     std::int64_t out_stride);
   /// Null: floats that hold the integers are faster.
   void (*multiply_integers)(const IntegerPart& part);
+  /// Whether this processor multiplies IntegerPart::bytes.
+  bool (*has_byte_products)();
 };
 
 }  // namespace ulpscope::cpu

@@ -1,0 +1,114 @@
+"""Products of 8-bit integers with zero points by constants: the bits of NumPy's sums, for each number of threads."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from ulpscope import Engine
+
+TYPES = {"u": np.uint8, "s": np.int8}
+SCALES = {"x_scale": np.float32(0.02), "y_scale": np.float32(0.37)}
+
+
+def value_of(name, array):
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def check(op, x, constants, expected, **attributes):
+    names = ["x", *(name or "" for name in constants)]
+    given = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, ["y"], **attributes)],
+        "g",
+        [value_of("x", x)],
+        [value_of("y", expected)],
+        given,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    for threads in (1, 3):
+        found = Engine(model, threads=threads).run({"x": x})["y"]
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected, f"{op} on {threads} threads")
+
+
+def draw(random, kind, *shape):
+    limits = np.iinfo(TYPES[kind])
+    return random.integers(limits.min, limits.max + 1, shape).astype(TYPES[kind])
+
+
+def requantized(sums, scale, zero):
+    limits = np.iinfo(zero.dtype)
+    values = np.rint(sums * scale) + float(zero)
+    return np.clip(values, limits.min, limits.max).astype(zero.dtype)
+
+
+def convolved(x, w, group, strides, pads, dilations):
+    """The definition, over two spatial dimensions."""
+    x = np.pad(x, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
+    out, _, rows, columns = w.shape
+    reach = [(n - 1) * d + 1 for n, d in zip((rows, columns), dilations)]
+    size = [(have - need) // step + 1 for have, need, step in zip(x.shape[2:], reach, strides)]
+    result = np.zeros((x.shape[0], out, *size), np.int64)
+    each, per_group = out // group, x.shape[1] // group
+    for g in range(group):
+        for i in range(rows):
+            for j in range(columns):
+                y0, x0 = i * dilations[0], j * dilations[1]
+                part = x[:, g * per_group : (g + 1) * per_group, y0 :: strides[0], x0 :: strides[1]]
+                part = part[:, :, : size[0], : size[1]]
+                result[:, g * each : (g + 1) * each] += np.einsum(
+                    "ncyx,mc->nmyx", part, w[g * each : (g + 1) * each, :, i, j]
+                )
+    return result
+
+
+@pytest.mark.parametrize("types", ["us", "ss", "uu"])
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize(
+    "a,b", [((7, 33), (33, 20)), ((2, 3, 5, 16), (16, 70)), ((1, 130), (130, 9)), ((4, 6, 8), (4, 8, 10))]
+)
+def test_matrices(types, by_column, a, b):
+    random = np.random.default_rng(len(a))
+    x, w, x_zero = draw(random, types[0], *a), draw(random, types[1], *b), draw(random, types[0], 1)[0]
+    columns = b[-1] if by_column else 1
+    w_zero, y_zero = draw(random, types[1], columns), draw(random, types[0], 1)[0]
+    w_scale = (random.random(columns) / 99).astype(np.float32)
+    sums = np.matmul(x.astype(np.int64) - int(x_zero), w.astype(np.int64) - w_zero.astype(np.int64))
+    check("MatMulInteger", x, {"w": w, "x_zero": x_zero, "w_zero": w_zero}, sums.astype(np.int32))
+    scale = np.float64(SCALES["x_scale"]) * w_scale.astype(np.float64) / np.float64(SCALES["y_scale"])
+    constants = {"x_scale": SCALES["x_scale"], "x_zero": x_zero, "w": w, "w_scale": w_scale, "w_zero": w_zero}
+    constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero}
+    check("QLinearMatMul", x, constants, requantized(sums, scale, y_zero))
+
+
+WINDOWS = {
+    "3 x 3": ((1, 8, 9, 11), (6, 8, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "1 x 1": ((2, 8, 8, 9), (64, 8, 1, 1), {}),
+    "1 x 1, odd": ((2, 7, 8, 8), (5, 7, 1, 1), {}),
+    "steps": ((1, 8, 8, 8), (5, 8, 1, 1), {"strides": [2, 2]}),
+    "dilated": ((1, 70, 13, 12), (130, 70, 3, 3), {"dilations": [2, 2]}),
+    "depthwise": ((1, 12, 9, 9), (12, 1, 3, 3), {"group": 12, "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    "two of each": ((1, 12, 9, 9), (24, 1, 3, 3), {"group": 12}),
+    "groups": ((2, 12, 9, 9), (6, 4, 3, 2), {"group": 3, "pads": [1, 0, 1, 1]}),
+}
+
+
+@pytest.mark.parametrize("types", ["us", "ss", "uu"])
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize("form", WINDOWS)
+def test_windows(types, by_channel, form):
+    shape, kernel, attributes = WINDOWS[form]
+    random = np.random.default_rng(len(form))
+    x, w, x_zero = draw(random, types[0], *shape), draw(random, types[1], *kernel), draw(random, types[0], 1)[0]
+    channels = kernel[0] if by_channel else 1
+    w_zero, y_zero = draw(random, types[1], channels), draw(random, types[0], 1)[0]
+    w_scale = (random.random(channels) / 99).astype(np.float32)
+    bias = random.integers(-9999, 9999, kernel[0]).astype(np.int32)
+    options = {"group": 1, "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], **attributes}
+    centered = w.astype(np.int64) - w_zero.astype(np.int64).reshape(-1, 1, 1, 1)
+    sums = convolved(x.astype(np.int64) - int(x_zero), centered, **options)
+    check("ConvInteger", x, {"w": w, "x_zero": x_zero, "w_zero": w_zero}, sums.astype(np.int32), **attributes)
+    scale = np.float64(SCALES["x_scale"]) * w_scale.astype(np.float64) / np.float64(SCALES["y_scale"])
+    constants = {"x_scale": SCALES["x_scale"], "x_zero": x_zero, "w": w, "w_scale": w_scale, "w_zero": w_zero}
+    constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero, "b": bias}
+    sums = sums + bias.reshape(-1, 1, 1)
+    check("QLinearConv", x, constants, requantized(sums, scale.reshape(-1, 1, 1), y_zero), **attributes)
