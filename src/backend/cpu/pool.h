@@ -1,4 +1,4 @@
-// Pooling over one or two spatial dimensions, channels last.
+// Pooling over spatial dimensions.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace ulpscope::cpu {
 
 struct PoolSpec {
   ops::PoolForm form;
-  Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory.
+  Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory, but for the dense kernel.
   std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
 };
 
@@ -21,5 +21,9 @@ std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec);
 /// Through oneDNN. Nothing when it has no such pooling, in a build without it, and for windows of thousands of
 /// elements, whose sums in float32 lose digits.
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec);
+
+/// The bits of these two, dense, over one to three spatial dimensions. Means over three, and those of windows of
+/// thousands of elements, are summed in float64, as by the reference kernel.
+std::unique_ptr<Kernel> make_dense_pool_kernel(const PoolSpec& spec);
 
 }  // namespace ulpscope::cpu

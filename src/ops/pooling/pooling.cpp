@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
@@ -312,7 +313,32 @@ void run_global_pool(KernelContext& ctx, const Reduce& reduce) {
   });
 }
 
+constexpr std::int64_t kPlanes = 8;
+/// One running sum for each of kPlanes planes.
+ULPSCOPE_VECTOR_CLONES void add_planes(const float* x, std::int64_t count, double* out) {
+  double sums[kPlanes] = {};
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t p = 0; p < kPlanes; ++p) sums[p] += x[p * count + i];
+  std::copy_n(sums, kPlanes, out);
+}
+
+/// run_average() of float32, planes side by side.
+void run_float_average(const Tensor& in, Tensor& out) {
+  const std::int64_t planes = out.size(), count = in.size() / planes, blocks = planes / kPlanes;
+  parallel_for(blocks, items_per_task(blocks, kPlanes * count), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * kPlanes; i < end * kPlanes; i += kPlanes) {
+      double sums[kPlanes];
+      add_planes(in.data<float>() + i * count, count, sums);
+      for (std::int64_t p = 0; p < kPlanes; ++p)
+        out.data<float>()[i + p] = static_cast<float>(sums[p]) / static_cast<float>(count);
+    }
+  });
+}
+
 void run_average(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  if (in.type() == DataType::kFloat32 && ctx.output(0).size() != 0 && ctx.output(0).size() % kPlanes == 0)
+    return run_float_average(in, ctx.output(0));
   run_global_pool(ctx, []<typename T>(const T* x, std::int64_t count) {
     double sum = 0;  // One running sum in float32 drifts where terms are alike.
     for (std::int64_t i = 0; i < count; ++i) sum += x[i];
