@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
 namespace {
+
+struct LineValues;
 
 /// Discrete Fourier transforms of one length, in float64. The forward transform is not normalized, the inverse is
 /// divided by the length. Thread-safe.
@@ -19,6 +22,8 @@ class FourierTransform {
   /// values has `length` elements.
   void forward(Values& values) const { transform(values, 1, false); }
   void inverse(Values& values) const;
+  /// Some at a time, with the same bits where all of them are finite. The inverse is not divided.
+  void transform_lines(const LineValues& from, LineValues& to, bool inverse) const;
 
  private:
   /// Transforms `values` whose twiddle factors are every `step`-th of roots_.
@@ -62,6 +67,113 @@ void FourierTransform::transform(Values& values, std::size_t step, bool conjugat
   for (std::size_t k = 0; k < n; ++k)
     for (std::size_t i = 0; i < n; ++i) sums[k] += values[i] * root(k * i);
   values.swap(sums);
+}
+
+constexpr std::size_t kLines = 8;  ///< Transforms side by side, an element each.
+/// `count` elements of kLines lines, real and imaginary parts.
+struct LineValues {
+  explicit LineValues(std::size_t count) : real(count * kLines), imaginary(count * kLines) {}
+  std::vector<double> real, imaginary;
+};
+
+/// even + root * odd, and even - root * odd, for the first half and the second half of `size` elements of lines;
+/// roots are `step` apart.
+ULPSCOPE_VECTOR_CLONES void combine_halves(double* real, double* imaginary, std::size_t size,
+                                           const std::complex<double>* roots, std::size_t step, double sign) {
+  const std::size_t half = size / 2 * kLines;
+  for (std::size_t k = 0; k < half; k += kLines) {
+    const double a = roots[k / kLines * step].real(), b = sign * roots[k / kLines * step].imag();
+    for (std::size_t j = k; j < k + kLines; ++j) {
+      const double x = real[j + half], y = imaginary[j + half];
+      const double turned = a * x - b * y, other = a * y + b * x;
+      const double even = real[j], even_other = imaginary[j];
+      real[j] = even + turned;
+      imaginary[j] = even_other + other;
+      real[j + half] = even - turned;
+      imaginary[j + half] = even_other - other;
+    }
+  }
+}
+
+/// sums[k] = the sum over i of values[i * stride] * root(k i), of `size` elements of lines.
+ULPSCOPE_VECTOR_CLONES void transform_directly(const double* real, const double* imaginary, std::size_t stride,
+                                               std::size_t size, const std::complex<double>* roots, std::size_t step,
+                                               double sign, double* to, double* to_imaginary) {
+  for (std::size_t k = 0; k < size; ++k) {
+    double sums[kLines] = {}, others[kLines] = {};
+    for (std::size_t i = 0; i < size; ++i) {
+      const double a = roots[k * i % size * step].real(), b = sign * roots[k * i % size * step].imag();
+      for (std::size_t j = 0; j < kLines; ++j) {
+        const double x = real[i * stride * kLines + j], y = imaginary[i * stride * kLines + j];
+        sums[j] += x * a - y * b;
+        others[j] += x * b + y * a;
+      }
+    }
+    for (std::size_t j = 0; j < kLines; ++j) {
+      to[k * kLines + j] = sums[j];
+      to_imaginary[k * kLines + j] = others[j];
+    }
+  }
+}
+
+void FourierTransform::transform_lines(const LineValues& from, LineValues& to, bool inverse) const {
+  const std::size_t n = roots_.size();
+  std::size_t blocks = 1;
+  while (n / blocks % 2 == 0) blocks *= 2;
+  const std::size_t leaf = n / blocks;
+  const double sign = inverse ? -1 : 1;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    // Which elements halves of halves leave: the bits of the block's number from the other end.
+    std::size_t first = 0;
+    for (std::size_t bit = 1; bit < blocks; bit *= 2) first = 2 * first + (block / bit % 2);
+    const std::size_t at = block * leaf * kLines, source = first * kLines;
+    if (leaf == 1) {
+      std::copy_n(from.real.data() + source, kLines, to.real.data() + at);
+      std::copy_n(from.imaginary.data() + source, kLines, to.imaginary.data() + at);
+    } else {
+      transform_directly(from.real.data() + source, from.imaginary.data() + source, blocks, leaf, roots_.data(), blocks,
+                         sign, to.real.data() + at, to.imaginary.data() + at);
+    }
+  }
+  for (std::size_t size = 2 * leaf; size <= n; size *= 2)
+    for (std::size_t at = 0; at < n; at += size)
+      combine_halves(to.real.data() + at * kLines, to.imaginary.data() + at * kLines, size, roots_.data(), n / size,
+                     sign);
+}
+
+/// Transforms of `count` lines: read(line, values) fills one, write(line, values) takes its transform.
+template <typename Read, typename Write>
+void transform_all(const FourierTransform& transform, std::int64_t length, std::int64_t count, bool inverse,
+                   const Read& read, const Write& write) {
+  const auto n = static_cast<std::size_t>(length);
+  parallel_for(count, kLines, [&](std::int64_t begin, std::int64_t end) {
+    LineValues lines(n), results(n);
+    FourierTransform::Values values;
+    for (std::int64_t line = begin; line < end; ++line) {
+      values.assign(n, {});
+      read(line, values);
+      for (std::size_t i = 0; i < n; ++i) {
+        lines.real[i * kLines + static_cast<std::size_t>(line - begin)] = values[i].real();
+        lines.imaginary[i * kLines + static_cast<std::size_t>(line - begin)] = values[i].imag();
+      }
+    }
+    transform.transform_lines(lines, results, inverse);
+    for (std::int64_t line = begin; line < end; ++line) {
+      const auto at = static_cast<std::size_t>(line - begin);
+      bool finite = true;
+      for (std::size_t i = 0; i < n; ++i) {
+        values[i] = {results.real[i * kLines + at], results.imaginary[i * kLines + at]};
+        finite &= std::isfinite(values[i].real()) && std::isfinite(values[i].imag());
+        if (inverse) values[i] /= static_cast<double>(n);
+      }
+      if (!finite) {  // Products of complex numbers with infinities have rules of their own.
+        values.assign(n, {});
+        read(line, values);
+        inverse ? transform.inverse(values) : transform.forward(values);
+      }
+      write(line, values);
+    }
+  });
 }
 
 struct DftPlan {
@@ -112,29 +224,23 @@ void run_dft(KernelContext& ctx) {
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* in = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    parallel_for(outer * inner, 1, [&](std::int64_t begin, std::int64_t end) {
-      FourierTransform::Values values;
-      for (std::int64_t line = begin; line < end; ++line) {
-        const std::int64_t o = line / inner, i = line % inner;
-        values.assign(static_cast<std::size_t>(p.length), {});
-        for (std::int64_t k = 0; k < std::min(in_size, p.length); ++k) {
-          const T* at = in + ((o * in_size + k) * inner + i) * in_parts;
-          values[static_cast<std::size_t>(k)] = {at[0], in_parts == 2 ? at[1] : T{}};
-        }
-        if (p.inverse && p.onesided)  // The other half mirrors the first one.
-          for (std::int64_t k = p.length / 2 + 1; k < p.length; ++k)
-            values[static_cast<std::size_t>(k)] = std::conj(values[static_cast<std::size_t>(p.length - k)]);
-        if (p.inverse)
-          transform.inverse(values);
-        else
-          transform.forward(values);
-        for (std::int64_t k = 0; k < out_size; ++k) {
-          T* at = out + ((o * out_size + k) * inner + i) * out_parts;
-          at[0] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
-          if (out_parts == 2) at[1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
-        }
+    const auto read = [&](std::int64_t line, FourierTransform::Values& values) {
+      for (std::int64_t k = 0; k < std::min(in_size, p.length); ++k) {
+        const T* at = in + ((line / inner * in_size + k) * inner + line % inner) * in_parts;
+        values[static_cast<std::size_t>(k)] = {at[0], in_parts == 2 ? at[1] : T{}};
       }
-    });
+      if (p.inverse && p.onesided)  // The other half mirrors the first one.
+        for (std::int64_t k = p.length / 2 + 1; k < p.length; ++k)
+          values[static_cast<std::size_t>(k)] = std::conj(values[static_cast<std::size_t>(p.length - k)]);
+    };
+    const auto write = [&](std::int64_t line, const FourierTransform::Values& values) {
+      for (std::int64_t k = 0; k < out_size; ++k) {
+        T* at = out + ((line / inner * out_size + k) * inner + line % inner) * out_parts;
+        at[0] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
+        if (out_parts == 2) at[1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
+      }
+    };
+    transform_all(transform, p.length, outer * inner, p.inverse, read, write);
   });
 }
 
@@ -189,22 +295,21 @@ void run_stft(KernelContext& ctx) {
     const T* signal = ctx.input(0).data<T>();
     const T* window = ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr;
     T* out = ctx.output(0).data<T>();
-    parallel_for(num_elements(p.output) / (p.bins * 2), 1, [&](std::int64_t begin, std::int64_t end) {
-      FourierTransform::Values values(static_cast<std::size_t>(p.length));
-      for (std::int64_t frame = begin; frame < end; ++frame) {
-        const T* start = signal + (frame / p.frames * p.signal + frame % p.frames * p.step) * p.parts;
-        for (std::int64_t i = 0; i < p.length; ++i) {
-          const double weight = window ? window[i] : 1;
-          values[static_cast<std::size_t>(i)] = {weight * start[i * p.parts],
-                                                 p.parts == 2 ? weight * start[i * 2 + 1] : 0};
-        }
-        transform.forward(values);
-        for (std::int64_t k = 0; k < p.bins; ++k) {
-          out[(frame * p.bins + k) * 2] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
-          out[(frame * p.bins + k) * 2 + 1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
-        }
+    const auto read = [&](std::int64_t frame, FourierTransform::Values& values) {
+      const T* start = signal + (frame / p.frames * p.signal + frame % p.frames * p.step) * p.parts;
+      for (std::int64_t i = 0; i < p.length; ++i) {
+        const double weight = window ? window[i] : 1;
+        values[static_cast<std::size_t>(i)] = {weight * start[i * p.parts],
+                                               p.parts == 2 ? weight * start[i * 2 + 1] : 0};
       }
-    });
+    };
+    const auto write = [&](std::int64_t frame, const FourierTransform::Values& values) {
+      for (std::int64_t k = 0; k < p.bins; ++k) {
+        out[(frame * p.bins + k) * 2] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
+        out[(frame * p.bins + k) * 2 + 1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
+      }
+    };
+    transform_all(transform, p.length, num_elements(p.output) / (p.bins * 2), false, read, write);
   });
 }
 
