@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/division.h"
+#include "core/vector_clones.h"
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
@@ -68,26 +70,11 @@ void run_rows(KernelContext& ctx, RowsLoop loop) {
   });
 }
 
-/// An element each of so many rows.
-struct Lanes {
-  static constexpr std::int64_t kCount = 16;
-  float values[kCount];
-};
-Lanes& operator+=(Lanes& a, const Lanes& b) {
-  for (std::int64_t i = 0; i < Lanes::kCount; ++i) a.values[i] += b.values[i];
-  return a;
-}
-Lanes operator+(Lanes a, const Lanes& b) { return a += b; }
-
 /// Rows side by side: their elements lie a stride apart.
 struct Columns {
+  static constexpr std::int64_t kMost = 256;
   const float* first;
-  std::int64_t stride;
-  Lanes operator[](std::int64_t i) const {
-    Lanes result;
-    std::memcpy(result.values, first + i * stride, sizeof result.values);
-    return result;
-  }
+  std::int64_t stride, width;  ///< `width`: how many rows, at most kMost.
 };
 
 /// A function of rows that takes Columns, too.
@@ -95,8 +82,6 @@ template <typename Function>
 struct AlsoByColumns : Function {
   static constexpr bool kByColumns = true;
 };
-template <typename Function>
-AlsoByColumns(Function) -> AlsoByColumns<Function>;
 
 /// Reduces neighboring axes where they lie if there are elements behind them to take side by side: the bits of run_rows
 /// without its copy. False: the axes are others.
@@ -111,16 +96,16 @@ bool run_columns(KernelContext& ctx) {
     if (reduced[d] && inner > 1) return false;
     (reduced[d] ? length : length > 1 ? inner : outer) *= shape[d];
   }
-  if (inner < Lanes::kCount) return false;
+  constexpr std::int64_t kLeast = 16;
+  if (inner < kLeast || length < 1) return false;
   const float* in = ctx.input(0).data<float>();
   float* out = ctx.output(0).data<float>();
-  const std::int64_t blocks = (inner + Lanes::kCount - 1) / Lanes::kCount;
-  parallel_for(outer * blocks, rows_per_task(length * Lanes::kCount), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t blocks = divided_up(inner, Columns::kMost), width = divided_up(inner, blocks);
+  parallel_for(outer * blocks, rows_per_task(length * width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      // The last block overlaps with the one ahead.
-      const std::int64_t o = i / blocks, at = std::min(i % blocks * Lanes::kCount, inner - Lanes::kCount);
-      const Lanes result = Function{}(Columns{in + o * length * inner + at, inner}, length);
-      std::memcpy(out + o * inner + at, result.values, sizeof result.values);
+      const std::int64_t o = i / blocks, at = i % blocks * width;
+      const Columns columns{in + o * length * inner + at, inner, std::min(width, inner - at)};
+      if (columns.width > 0) Function{}(columns, length, out + o * inner + at);
     }
   });
   return true;
@@ -147,28 +132,32 @@ OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
   return op;
 }
 
-/// The largest, or smallest, of elements or lanes.
+template <bool smallest, typename T>
+T pick(T a, T b) {
+  return smallest ? smaller(a, b) : larger(a, b);
+}
+
 template <bool smallest>
-constexpr auto kExtremeOf = [](const auto& row, std::int64_t length) {
-  const auto pick = [](auto a, auto b) { return smallest ? smaller(a, b) : larger(a, b); };
-  const auto none = []<typename T>(T) {
+ULPSCOPE_VECTOR_CLONES void pick_columns(const float* in, std::int64_t count, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = pick<smallest>(out[i], in[i]);
+}
+
+/// The largest, or smallest, of elements.
+template <bool smallest>
+struct ExtremeOf {
+  template <typename T>
+  T operator()(const T* row, std::int64_t length) const {
     using Limits = std::numeric_limits<T>;
-    if constexpr (Limits::has_infinity) return smallest ? Limits::infinity() : -Limits::infinity();
-    return smallest ? Limits::max() : Limits::lowest();
-  };
-  using Element = std::remove_cvref_t<decltype(row[0])>;
-  if constexpr (std::is_same_v<Element, Lanes>) {
-    Lanes result;
-    std::ranges::fill(result.values, none(0.0F));
-    for (std::int64_t i = 0; i < length; ++i) {
-      const Lanes next = row[i];
-      for (std::int64_t j = 0; j < Lanes::kCount; ++j) result.values[j] = pick(result.values[j], next.values[j]);
-    }
+    T result = smallest ? Limits::max() : Limits::lowest();
+    if constexpr (Limits::has_infinity) result = smallest ? Limits::infinity() : -Limits::infinity();
+    for (std::int64_t i = 0; i < length; ++i) result = pick<smallest>(result, row[i]);
     return result;
-  } else {
-    Element result = none(Element{});
-    for (std::int64_t i = 0; i < length; ++i) result = pick(result, row[i]);
-    return result;
+  }
+  void operator()(const Columns& columns, std::int64_t length, float* out) const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    std::fill_n(out, columns.width, smallest ? kInfinity : -kInfinity);
+    for (std::int64_t i = 0; i < length; ++i)
+      pick_columns<smallest>(columns.first + i * columns.stride, columns.width, out);
   }
 };
 
@@ -187,19 +176,56 @@ template <typename T>
 T row_sum(const T* row, std::int64_t length) {
   return row_sum(row, length, [](T x) { return x; });
 }
-Lanes row_sum(const Columns& rows, std::int64_t length) {
-  return pairwise_sum<Lanes>(0, length, [&](std::int64_t i) { return rows[i]; });
+/// pairwise_sum() of at most 128 elements of each row.
+ULPSCOPE_VECTOR_CLONES void add_columns(const float* in, std::int64_t stride, std::int64_t length, std::int64_t width,
+                                        float* __restrict out) {
+  float sums[8][Columns::kMost], rest[Columns::kMost];
+  for (int k = 0; k < 8; ++k) std::fill_n(sums[k], width, 0.0F);
+  std::fill_n(rest, width, 0.0F);
+  std::int64_t i = 0;
+  for (; i + 8 <= length; i += 8)
+    for (int k = 0; k < 8; ++k) {
+      const float* const row = in + (i + k) * stride;
+      for (std::int64_t c = 0; c < width; ++c) sums[k][c] += row[c];
+    }
+  for (; i < length; ++i)
+    for (std::int64_t c = 0; c < width; ++c) rest[c] += in[i * stride + c];
+  for (std::int64_t c = 0; c < width; ++c)
+    out[c] = ((sums[0][c] + sums[4][c]) + (sums[1][c] + sums[5][c])) +
+             ((sums[2][c] + sums[6][c]) + (sums[3][c] + sums[7][c])) + rest[c];
+}
+/// pairwise_sum() of all.
+void column_sums(const Columns& columns, std::int64_t length, float* out) {
+  if (length <= 128) return add_columns(columns.first, columns.stride, length, columns.width, out);
+  const std::int64_t middle = length / 2 / 8 * 8;
+  float others[Columns::kMost];
+  column_sums(columns, middle, out);
+  column_sums({columns.first + middle * columns.stride, columns.stride, columns.width}, length - middle, others);
+  for (std::int64_t c = 0; c < columns.width; ++c) out[c] += others[c];
 }
 
 template <typename T>
 T row_mean(const T* row, std::int64_t length) {
   return divided(row_sum(row, length), static_cast<T>(std::max<std::int64_t>(length, 1)));
 }
-Lanes row_mean(const Columns& rows, std::int64_t length) {
-  Lanes result = row_sum(rows, length);
-  for (float& value : result.values) value /= static_cast<float>(length);
-  return result;
-}
+
+struct SumOf {
+  template <typename T>
+  T operator()(const T* row, std::int64_t length) const {
+    return row_sum(row, length);
+  }
+  void operator()(const Columns& columns, std::int64_t length, float* out) const { column_sums(columns, length, out); }
+};
+struct MeanOf {
+  template <typename T>
+  T operator()(const T* row, std::int64_t length) const {
+    return row_mean(row, length);
+  }
+  void operator()(const Columns& columns, std::int64_t length, float* out) const {
+    column_sums(columns, length, out);
+    for (std::int64_t c = 0; c < columns.width; ++c) out[c] /= static_cast<float>(length);
+  }
+};
 
 /// A function of a real number on any element type; integers truncate.
 template <typename T, typename Function>
@@ -270,12 +296,52 @@ void infer_arg_extreme(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
+/// The same as for rows, of kLanes columns: where in each of them it is.
+constexpr std::int64_t kArgLanes = 16;
+template <bool smallest>
+ULPSCOPE_VECTOR_CLONES void arg_extremes(const float* in, std::int64_t stride, std::int64_t length, bool last,
+                                         std::int64_t* out) {
+  float best[kArgLanes];
+  std::int32_t where[kArgLanes] = {};
+  std::memcpy(best, in, sizeof best);
+  const std::int32_t takes_equal = last ? 1 : 0;
+  for (std::int64_t i = 1; i < length; ++i)
+    for (std::int64_t j = 0; j < kArgLanes; ++j) {
+      const float value = in[i * stride + j];
+      const std::int32_t beats =
+          (smallest ? value < best[j] : value > best[j]) | (value != value) | ((value == best[j]) & (takes_equal != 0));
+      const bool takes = (beats & (best[j] == best[j])) != 0;
+      where[j] = takes ? static_cast<std::int32_t>(i) : where[j];
+      best[j] = takes ? value : best[j];
+    }
+  std::copy_n(where, kArgLanes, out);
+}
+
+/// False: there are too few columns.
+template <bool smallest>
+bool run_arg_columns(const Tensor& in, std::size_t axis, bool last, std::int64_t* out) {
+  const Shape& shape = in.shape();
+  const std::int64_t length = shape[axis], inner = product(shape, axis + 1, shape.size());
+  const std::int64_t outer = product(shape, 0, axis), blocks = (inner + kArgLanes - 1) / kArgLanes;
+  if (in.type() != DataType::kFloat32 || inner < kArgLanes || length < 1 || length >= std::int64_t{1} << 31)
+    return false;
+  parallel_for(outer * blocks, rows_per_task(length * kArgLanes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      // The last block overlaps with the one ahead.
+      const std::int64_t o = i / blocks, at = std::min(i % blocks * kArgLanes, inner - kArgLanes);
+      arg_extremes<smallest>(in.data<float>() + o * length * inner + at, inner, length, last, out + o * inner + at);
+    }
+  });
+  return true;
+}
+
 /// The first NaN goes before everything. Of equals the first, or the last with select_last_index.
 template <bool smallest>
 void run_arg_extreme(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), in.rank());
   const bool last = ctx.attributes().integer("select_last_index", 0) != 0;
+  if (run_arg_columns<smallest>(in, static_cast<std::size_t>(axis), last, ctx.output(0).data<std::int64_t>())) return;
   const Rows rows = to_rows(in, {axis});
   with_type(NumericTypes{}, ctx, in.type(), [&]<typename T>(T) {
     const T* x = rows.tensor.data<T>();
@@ -302,18 +368,34 @@ OpDef arg_extreme_row(std::string_view name, void (*run)(KernelContext&)) {
           .axes = axes_of_attribute<0>};
 }
 
+/// out[i] = function(before[i], x[i]).
+template <typename T, typename Function>
+ULPSCOPE_VECTOR_CLONES void accumulate_row(const T* before, const T* x, std::int64_t count, const Function& function,
+                                           T* out) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) out[i] = function(before[i], x[i]);
+}
+
 /// out[i] = function(out[i - 1], x[i]) from `start`, of so many lines side by side whose elements lie a stride apart.
-template <std::int64_t lines, typename T, typename Function>
-void accumulate_lines(const T* x, T* y, const CumulativeForm& form, std::int64_t length, std::int64_t stride, T start,
-                      const Function& function) {
-  T total[lines];
-  std::fill_n(total, lines, start);
+template <typename T, typename Function>
+void accumulate_lines(const T* x, T* y, const CumulativeForm& form, std::int64_t length, std::int64_t stride,
+                      std::int64_t lines, const T* start, const Function& function) {
+  const auto place = [&](std::int64_t i) { return (form.reverse ? length - 1 - i : i) * stride; };
+  if (form.exclusive && length > 0) std::copy_n(start, lines, y + place(0));
+  for (std::int64_t i = form.exclusive ? 1 : 0; i < length; ++i)
+    accumulate_row(i == 0 ? start : y + place(i - 1), x + place(form.exclusive ? i - 1 : i), lines, function,
+                   y + place(i));
+}
+
+/// The same of one line.
+template <typename T, typename Function>
+void accumulate_line(const T* x, T* y, const CumulativeForm& form, std::int64_t length, std::int64_t stride, T total,
+                     const Function& function) {
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t at = (form.reverse ? length - 1 - i : i) * stride;
-    T next[lines];
-    for (std::int64_t j = 0; j < lines; ++j) next[j] = function(total[j], x[at + j]);
-    std::copy_n(form.exclusive ? total : next, lines, y + at);
-    std::copy_n(next, lines, total);
+    const T next = function(total, x[at]);
+    y[at] = form.exclusive ? total : next;
+    total = next;
   }
 }
 
@@ -321,7 +403,7 @@ void accumulate_lines(const T* x, T* y, const CumulativeForm& form, std::int64_t
 template <typename Function>
 void run_cumulative(KernelContext& ctx, int start, Function function) {
   const Tensor& in = ctx.input(0);
-  constexpr std::int64_t kLines = 16;
+  constexpr std::int64_t kLines = 512;
   const CumulativeForm form{.exclusive = ctx.attributes().integer("exclusive", 0) != 0,
                             .reverse = ctx.attributes().integer("reverse", 0) != 0};
   const std::vector<std::int64_t> axes = ctx.input_ints(1);
@@ -333,14 +415,17 @@ void run_cumulative(KernelContext& ctx, int start, Function function) {
   with_type(NumericTypes{}, ctx, in.type(), [&]<typename T>(T) {
     const T* x = in.data<T>();
     T* y = ctx.output(0).template data<T>();
-    parallel_for(outer * inner, std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, length)),
+    const std::vector<T> starts(kLines, static_cast<T>(start));
+    const std::int64_t least = inner > 1 ? kLines / 2 : 1;
+    parallel_for(outer * inner, std::max(least, kElementsPerTask / std::max<std::int64_t>(1, length)),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t line = begin; line < end;) {
+                   for (std::int64_t line = begin, lines = 0; line < end; line += lines) {
                      const std::int64_t base = line / inner * length * inner + line % inner;
-                     const bool wide = std::min(end - line, inner - line % inner) >= kLines;
-                     const auto run = wide ? accumulate_lines<kLines, T, Function> : accumulate_lines<1, T, Function>;
-                     run(x + base, y + base, form, length, inner, static_cast<T>(start), function);
-                     line += wide ? kLines : 1;
+                     lines = std::min({end - line, inner - line % inner, kLines});
+                     if (lines > 1)
+                       accumulate_lines(x + base, y + base, form, length, inner, lines, starts.data(), function);
+                     else
+                       accumulate_line(x + base, y + base, form, length, inner, static_cast<T>(start), function);
                    }
                  });
   });
@@ -445,20 +530,17 @@ OpTable reductions() {
           [](Context ctx) { ctx.set(0, (exp(input(ctx, 0) - kept_output(ctx)) * kept_gradient(ctx)).id); }),
       // ReduceMax, ai.onnx 1, 11, 12, 13, 18, 20: the largest element over axes; NaN wins. Of bools too, from opset 20.
       reduction<AllTypes>({.name = "ReduceMax", .function = F::kReduceMax, .exactness = Exactness::kSelects},
-                          AlsoByColumns{kExtremeOf<false>}, adjoint_extreme_of_row),
+                          AlsoByColumns<ExtremeOf<false>>{}, adjoint_extreme_of_row),
       // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate. Of nothing: 0.
-      reduction({.name = "ReduceMean", .function = F::kReduceMean},
-                AlsoByColumns{[](const auto& row, std::int64_t length) { return row_mean(row, length); }},
-                adjoint_mean_of_row),
+      reduction({.name = "ReduceMean", .function = F::kReduceMean}, AlsoByColumns<MeanOf>{}, adjoint_mean_of_row),
       // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
       // 20.
       reduction<AllTypes>({.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
-                          AlsoByColumns{kExtremeOf<true>}, adjoint_extreme_of_row),
+                          AlsoByColumns<ExtremeOf<true>>{}, adjoint_extreme_of_row),
       // ReduceProd, ai.onnx 1, 11, 13, 18: the product over axes.
       reduction({.name = "ReduceProd"}, kProductOf, adjoint_product_of_row),
       // ReduceSum, ai.onnx 1, 11, 13: the sum over axes.
-      reduction({.name = "ReduceSum", .function = F::kReduceSum},
-                AlsoByColumns{[](const auto& row, std::int64_t length) { return row_sum(row, length); }},
+      reduction({.name = "ReduceSum", .function = F::kReduceSum}, AlsoByColumns<SumOf>{},
                 [](Context ctx) { ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, ctx.input_shape(0))); }),
       // ReduceSumSquare, ai.onnx 1, 11, 13, 18: the sum of squares over axes.
       reduction({.name = "ReduceSumSquare", .function = F::kReduceSumSquare}, kSquaresOf,
