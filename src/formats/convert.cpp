@@ -120,6 +120,12 @@ void truncate_array(const void* in, void* out, std::size_t count) noexcept {
   }
 }
 
+/// convert_array() of floats to bool.
+template <typename From>
+ULPSCOPE_VECTOR_CLONES void compare_with_zero(const From* source, std::uint8_t* target, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) target[i] = static_cast<std::uint8_t>(source[i] != From{0});
+}
+
 /// Calls `function` with a value-initialized object of the storage type of `type`.
 template <typename Function>
 void with_storage(DataType type, Function&& function) {
@@ -220,6 +226,8 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
         convert_array<To, std::uint8_t>(in, out, count);  // Compilers have vectors of bytes, none of booleans.
       else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>)
         truncate_array<To, From>(in, out, count);
+      else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, bool>)
+        compare_with_zero(static_cast<const From*>(in), static_cast<std::uint8_t*>(out), count);
       else
         convert_array<To, From>(in, out, count);
     });

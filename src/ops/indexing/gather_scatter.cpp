@@ -58,6 +58,13 @@ void infer_gather(InferContext& ctx) {
   ctx.set_shape(0, std::move(result));
 }
 
+/// out[i] = row[indices[i]].
+template <typename Word>
+void pick(const Word* __restrict row, const std::int64_t* __restrict indices, std::int64_t count,
+          Word* __restrict out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = row[indices[i]];
+}
+
 void run_gather(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
@@ -74,7 +81,13 @@ void run_gather(KernelContext& ctx) {
   if (inner == 1 && !has_parts(in))
     return with_word(in.type(), [&]<typename Word>(Word) {
       parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) store_word(out.raw(), i, load_word<Word>(in.raw(), place(i)));
+        for (std::int64_t i = begin; i < end;) {
+          const std::int64_t row = i / count, first = i % count, some = std::min(count - first, end - i);
+          const Word* const from = static_cast<const Word*>(in.raw()) + row * size;
+          if (some > size / 8 && row + 1 < outer) prefetch_row(from + size, size);
+          pick(from, indices.data() + first, some, static_cast<Word*>(out.raw()) + i);
+          i += some;
+        }
       });
     });
   // Rows of a table that is not in memory.

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <numeric>
 
+#include "core/division.h"
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/adjoint_values.h"
 #include "ops/movement.h"
 #include "ulpscope/tensor.h"
@@ -149,6 +151,79 @@ void infer_top_k(InferContext& ctx) {
   ctx.set_shape(1, std::move(shape));
 }
 
+/// The keys of numbers in 32 bits, with `flip` in the order from the largest to the smallest.
+ULPSCOPE_VECTOR_CLONES void short_keys(const float* values, std::int64_t count, std::uint32_t flip,
+                                       std::uint32_t* keys) {
+  constexpr std::uint32_t kSign = 0x80000000;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof bits);
+    bits = values[i] == 0 ? 0 : bits;
+    const std::uint32_t key = (bits & kSign) != 0 ? ~bits : bits | kSign;
+    keys[i] = (values[i] != values[i] ? ~std::uint32_t{0} : key) ^ flip;
+  }
+}
+
+constexpr std::int64_t kScan = 64;
+/// Whether one of kScan keys is less.
+ULPSCOPE_VECTOR_CLONES bool any_below(const std::uint32_t* keys, std::uint32_t limit) {
+  std::uint32_t found = 0;
+  for (std::int64_t i = 0; i < kScan; ++i) found |= static_cast<std::uint32_t>(keys[i] < limit);
+  return found != 0;
+}
+
+/// The first k of the keys in their order, equal ones in that of their places.
+class FewKeys {
+ public:
+  using Key = std::pair<std::uint32_t, std::int64_t>;
+
+  FewKeys(std::int64_t size, std::int64_t k) : size_(size), keys_(static_cast<std::size_t>(round_up(size, kScan))) {
+    chosen_.resize(static_cast<std::size_t>(k));
+  }
+  std::uint32_t* keys() { return keys_.data(); }
+
+  const std::vector<Key>& choose() {
+    const auto k = static_cast<std::int64_t>(chosen_.size());
+    std::fill(keys_.begin() + size_, keys_.end(), ~std::uint32_t{0});  // Not below any.
+    for (std::int64_t i = 0; i < k; ++i) chosen_[i] = {keys_[i], i};
+    std::ranges::make_heap(chosen_);
+    for (std::int64_t from = k / kScan * kScan; from < size_; from += kScan) {
+      if (!any_below(keys_.data() + from, chosen_[0].first)) continue;
+      for (std::int64_t i = std::max(from, k); i < std::min(from + kScan, size_); ++i) {
+        if (keys_[i] >= chosen_[0].first) continue;
+        std::ranges::pop_heap(chosen_);
+        chosen_.back() = {keys_[i], i};
+        std::ranges::push_heap(chosen_);
+      }
+    }
+    std::ranges::sort(chosen_);
+    return chosen_;
+  }
+
+ private:
+  const std::int64_t size_;
+  std::vector<std::uint32_t> keys_;
+  std::vector<Key> chosen_;
+};
+
+/// TopK of a few of each row of float32.
+void run_few_of_rows(const Tensor& in, std::int64_t rows, std::int64_t size, std::int64_t k, bool largest,
+                     float* values, std::int64_t* indices) {
+  parallel_for(rows, std::max<std::int64_t>(1, (1 << 14) / size), [&](std::int64_t begin, std::int64_t end) {
+    FewKeys few(size, k);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* from = in.data<float>() + row * size;
+      short_keys(from, size, largest ? ~std::uint32_t{0} : 0, few.keys());
+      std::int64_t to = row * k;
+      for (const auto& [key, index] : few.choose()) {
+        if (values != nullptr) values[to] = from[index];
+        if (indices != nullptr) indices[to] = index;
+        ++to;
+      }
+    }
+  });
+}
+
 void run_top_k(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const auto [outer, size, inner] = around(in.shape(), axis_of(ctx, -1));
@@ -157,6 +232,8 @@ void run_top_k(KernelContext& ctx) {
   const std::size_t bytes = size_of(in.type());
   Tensor* values = ctx.has_output(0) ? &ctx.output(0) : nullptr;
   std::int64_t* indices = ctx.has_output(1) ? ctx.output(1).data<std::int64_t>() : nullptr;
+  if (inner == 1 && in.type() == DataType::kFloat32 && k > 0 && k <= size / 8)
+    return run_few_of_rows(in, outer, size, k, flip != 0, values != nullptr ? values->data<float>() : nullptr, indices);
   parallel_for(outer * inner, std::max<std::int64_t>(1, (1 << 12) / std::max<std::int64_t>(1, size)),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<std::uint64_t> keys(static_cast<std::size_t>(size));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "ops/common.h"
 
 namespace ulpscope::ops {
@@ -123,6 +124,91 @@ Padding padding_of(const KernelContext& ctx) {
   ctx.fail("'{}' is not a value of 'padding_mode'", mode);
 }
 
+/// What some points read of an image by linear interpolation: places and weights of four elements each.
+struct LinearTaps {
+  static constexpr std::int64_t kPoints = 128;
+  std::int32_t place[4][kPoints];
+  std::int32_t counts[4][kPoints];  ///< Not 0: it is an element; else a zero.
+  float weight_y[4][kPoints], weight_x[4][kPoints];
+};
+
+/// The four products are added in this order, from 0.
+ULPSCOPE_VECTOR_CLONES void interpolate(const LinearTaps& taps, const float* image, std::int64_t count, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      const float term = image[taps.place[k][i]] * taps.weight_y[k][i] * taps.weight_x[k][i];
+      sum += taps.counts[k][i] != 0 ? term : 0.0F;
+    }
+    out[i] = sum;
+  }
+}
+
+/// Of the indices and weights of both dimensions, for the low and the high neighbor each.
+ULPSCOPE_VECTOR_CLONES void combine_taps(const std::int32_t (*y)[LinearTaps::kPoints],
+                                         const std::int32_t (*x)[LinearTaps::kPoints],
+                                         const float (*of_y)[LinearTaps::kPoints],
+                                         const float (*of_x)[LinearTaps::kPoints], std::int32_t width,
+                                         std::int64_t count, LinearTaps& taps) {
+  for (int k = 0; k < 4; ++k)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool counts = (y[k / 2][i] >= 0) & (x[k % 2][i] >= 0);
+      taps.counts[k][i] = counts ? 1 : 0;
+      taps.place[k][i] = counts ? y[k / 2][i] * width + x[k % 2][i] : 0;
+      taps.weight_y[k][i] = of_y[k / 2][i];
+      taps.weight_x[k][i] = of_x[k % 2][i];
+    }
+}
+
+/// One dimension for linear interpolation and zeros around the image: taps_of(), for points whose coordinates lie two
+/// apart. `low` and `high` are elements, -1 for a zero.
+ULPSCOPE_VECTOR_CLONES void linear_taps(const float* grid, std::int64_t count, float size, bool align,
+                                        std::int32_t* low, std::int32_t* high, float* of_low, float* of_high) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = grid[2 * i] + 1;
+    const float x = align ? g / 2 * (size - 1) : (g * size - 1) / 2;
+    const float base = std::floor(x), t = x - base, next = base + 1;
+    low[i] = (base >= 0) & (base < size) ? static_cast<std::int32_t>(base >= 0 && base < size ? base : 0.0F) : -1;
+    high[i] = (next >= 0) & (next < size) ? static_cast<std::int32_t>(next >= 0 && next < size ? next : 0.0F) : -1;
+    of_low[i] = 1 - t;
+    of_high[i] = t;
+  }
+}
+
+/// Images of float32 in two dimensions, interpolated linearly.
+void sample_images(const Tensor& input, const float* grid, const std::array<Dimension<float>, 2>& dims,
+                   std::int64_t points, float* out) {
+  const std::int64_t channels = input.shape()[1], volume = dims[0].size * dims[1].size;
+  const std::int64_t blocks = (points + LinearTaps::kPoints - 1) / LinearTaps::kPoints;
+  const bool zeros = dims[0].padding == Padding::kZeros;
+  const auto find = [&](const Dimension<float>& d, const float* from, std::int64_t count, std::int32_t (*index)[128],
+                        float (*weight)[128]) {
+    if (zeros)
+      return linear_taps(from, count, static_cast<float>(d.size), d.align, index[0], index[1], weight[0], weight[1]);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Taps<float> taps = taps_of(d, from[2 * i], 1);
+      for (std::size_t k = 0; k < 2; ++k) {
+        index[k][i] = static_cast<std::int32_t>(taps.index[k]);
+        weight[k][i] = taps.weight[k];
+      }
+    }
+  };
+  parallel_for(input.shape()[0] * blocks, 2, [&](std::int64_t begin, std::int64_t end) {
+    LinearTaps taps;
+    std::int32_t index[2][2][LinearTaps::kPoints];
+    float weight[2][2][LinearTaps::kPoints];
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t n = block / blocks, first = block % blocks * LinearTaps::kPoints;
+      const std::int64_t count = std::min(LinearTaps::kPoints, points - first);
+      for (std::size_t d = 0; d < 2; ++d)
+        find(dims[d], grid + (n * points + first) * 2 + 1 - static_cast<std::int64_t>(d), count, index[d], weight[d]);
+      combine_taps(index[0], index[1], weight[0], weight[1], static_cast<std::int32_t>(dims[1].size), count, taps);
+      for (std::int64_t c = n * channels; c < (n + 1) * channels; ++c)
+        interpolate(taps, input.data<float>() + c * volume, count, out + c * points + first);
+    }
+  });
+}
+
 void run_grid_sample(KernelContext& ctx) {
   const Shape& x = ctx.input(0).shape();
   const std::int64_t rank = static_cast<std::int64_t>(x.size()) - 2, channels = x[1];
@@ -139,6 +225,9 @@ void run_grid_sample(KernelContext& ctx) {
     std::array<Dimension<T>, 3> dims;  // The missing leading ones have one element, always read with weight 1.
     for (std::int64_t d = 0; d < rank; ++d)
       dims[static_cast<std::size_t>(3 - rank + d)] = {x[static_cast<std::size_t>(d) + 2], align, padding};
+    if constexpr (std::is_same_v<T, float>)
+      if (rank == 2 && mode == 1 && volume > 0 && volume < std::int64_t{1} << 24)
+        return sample_images(ctx.input(0), grid, {dims[1], dims[2]}, points, out);
     parallel_for(x[0] * points, 256, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t p = begin; p < end; ++p) {
         std::array<Taps<T>, 3> taps;

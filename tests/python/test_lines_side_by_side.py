@@ -1,0 +1,135 @@
+"""Loops that take lines, columns and planes side by side: the bits of NumPy's, or of one alone, for each number of
+threads."""
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from ulpscope import Engine
+
+RANDOM = np.random.default_rng(5)
+
+
+def run(op, x, constants=None, opset=20, **attributes):
+    """The output, which has the same bits on one thread and on three."""
+    constants = constants or {}
+    kind = helper.np_dtype_to_tensor_dtype
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *constants], ["y"], **attributes)], "g",
+        [helper.make_tensor_value_info("x", kind(x.dtype), x.shape)], [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items() if name])  # fmt: skip
+    model = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    )
+    one, three = (Engine(model, threads=threads).run({"x": x})["y"] for threads in (1, 3))
+    assert one.tobytes() == three.tobytes()
+    return one
+
+
+def numbers(*shape):
+    """With NaN and infinities, and many that are equal."""
+    x = RANDOM.integers(-9, 10, shape).astype(np.float32)
+    x[RANDOM.random(shape) < 0.02] = np.nan
+    x[RANDOM.random(shape) < 0.02] = np.inf
+    return x
+
+
+WINDOWS = [
+    ((30,), (3,), (2,), (1,), (1, 0)),
+    ((11, 40), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    ((12, 41), (3, 2), (2, 2), (1, 1), (1, 0, 0, 1)),
+    ((9, 33), (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
+    ((9, 33), (7, 4), (3, 3), (1, 1), (3, 0, 3, 3)),
+    ((17, 20), (2, 3), (1, 2), (2, 3), (0, 2, 1, 2)),
+    ((6, 8, 19), (2, 2, 2), (2, 2, 2), (1, 1, 1), (0,) * 6),
+    ((5, 8, 19), (3, 1, 3), (1, 2, 1), (1, 1, 2), (1, 0, 2, 1, 0, 2)),
+]
+
+
+def windows(x, kernel, strides, dilations, pads, fill):
+    """The elements that each output reads, in the last dimension, in their order; `fill` in pads."""
+    rank = len(kernel)
+    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:])], constant_values=fill)
+    size = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], kernel, strides, dilations)]
+    places = itertools.product(*map(range, kernel))
+    parts = [
+        x[(..., *(slice(p * d, p * d + (n - 1) * s + 1, s) for p, d, s, n in zip(place, dilations, strides, size)))]
+        for place in places
+    ]
+    return np.stack(parts, -1)
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+def test_pools(form):
+    spatial, kernel, strides, dilations, pads = form
+    x = numbers(2, 5, *spatial)
+    attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    expected = windows(x, kernel, strides, dilations, pads, -np.inf).max(-1)
+    np.testing.assert_array_equal(run("MaxPool", x, **attributes), expected)
+    x = np.nan_to_num(x, posinf=3.0)  # Sums of small integers are exact in any order.
+    read = windows(x, kernel, strides, dilations, pads, 0)
+    inside = windows(np.ones_like(x), kernel, strides, dilations, pads, 0).sum(-1)
+    for with_pads in (0, 1):
+        count = np.float32(read.shape[-1]) if with_pads else inside
+        found = run("AveragePool", x, count_include_pad=with_pads, **attributes)
+        np.testing.assert_array_equal(found, read.sum(-1) / count)
+
+
+def test_the_first_zero_of_a_window_in_three_dimensions_keeps_its_sign():
+    x = np.where(RANDOM.random((1, 3, 6, 6, 18)) < 0.5, np.float32(0), np.float32(-0.0))
+    found = run("MaxPool", x, kernel_shape=[2, 2, 2], strides=[2, 2, 2])
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(x[:, :, ::2, ::2, ::2]))
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 48, 50, 96])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_a_fourier_transform_has_the_bits_that_it_has_alone(length, parts, inverse):
+    x = RANDOM.standard_normal((11, length, parts)).astype(np.float32)
+    x[3, length // 2] = np.inf
+    axis = {"": 0, "axis": np.int64(1)}
+    together = run("DFT", x, axis, inverse=inverse)
+    alone = np.concatenate([run("DFT", x[i : i + 1], axis, inverse=inverse) for i in range(11)])
+    assert together.tobytes() == alone.tobytes()
+    finite = np.delete(x, 3, 0)
+    values = finite[..., 0] + 1j * (finite[..., 1] if parts == 2 else 0)
+    expected = (np.fft.ifft if inverse else np.fft.fft)(values, axis=1)
+    np.testing.assert_allclose(np.delete(together, 3, 0), np.stack([expected.real, expected.imag], -1), atol=1e-4)
+
+
+@pytest.mark.parametrize("shape,axis", [((9, 40), 0), ((2, 7, 33), 1), ((3, 5, 16), 1), ((4, 15), 0), ((1, 20), 0)])
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_place_of_an_extreme_of_columns(shape, axis, op, last):
+    x = numbers(*shape)
+    rows = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+    options = {"keepdims": 0, "select_last_index": last}
+    np.testing.assert_array_equal(run(op, x, axis=axis, **options), run(op, rows, axis=-1, **options))
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [0, 1])
+def test_samples_of_a_grid_are_those_of_images_of_one_row(padding, align):
+    """In three dimensions, of which the first has one element, there are no loops for points side by side."""
+    grid = RANDOM.uniform(-1.4, 1.4, (2, 9, 17, 2)).astype(np.float32)
+    grid[0, 0, :3] = [[np.nan, 0], [1, -1], [1e30, 0.5]]
+    x = RANDOM.standard_normal((2, 3, 12, 7)).astype(np.float32)
+    options = {"mode": "linear", "padding_mode": padding, "align_corners": align}
+    deep = np.concatenate([grid, np.zeros((2, 9, 17, 1), np.float32)], -1)[:, None]
+    flat = run("GridSample", x, {"grid": grid}, **options)
+    expected = run("GridSample", x[:, :, None], {"grid": deep}, **options)[:, :, 0]
+    finite = np.isfinite(grid).all(-1)[:, None] & np.ones((1, 3, 1, 1), bool)
+    np.testing.assert_array_equal(flat[finite], expected[finite])
+
+
+@pytest.mark.parametrize("shape,axis", [((300, 40), 0), ((3, 129, 600), 1), ((2, 1000, 17), 1), ((8, 300), 0)])
+def test_columns_have_the_bits_that_they_have_beside_fewer(shape, axis):
+    x = RANDOM.standard_normal(shape).astype(np.float32)
+    axes = {"axes": np.array([axis])}
+    for op, function in {"Mean": np.mean, "Sum": np.sum, "Max": np.max, "Min": np.min}.items():
+        found = run(f"Reduce{op}", x, axes, keepdims=0)
+        part = run(f"Reduce{op}", np.ascontiguousarray(x[..., 1:17]), axes, keepdims=0)
+        assert part.tobytes() == found[..., 1:17].tobytes(), op
+        np.testing.assert_allclose(found, function(x.astype(np.float64), axis=axis), atol=1e-4)
