@@ -22,9 +22,8 @@ using namespace onednn;
 
 /// [n, c, s...] dims as nhwc memory; one spatial dimension becomes a row of height 1.
 Dims image_dims(const Shape& shape) {
-  Dims dims(shape.begin(), shape.end());
-  if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
-  return dims;
+  if (shape.size() == 3) return {shape[0], shape[1], 1, shape[2]};
+  return Dims(shape.begin(), shape.end());
 }
 
 Dims spatial(const std::vector<std::int64_t>& values, std::int64_t absent) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cstring>
 
 #include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
@@ -20,13 +20,37 @@ ULPSCOPE_VECTOR_CLONES void center(const T* in, Index count, std::int16_t zero, 
   for (Index i = 0; i < count; ++i) out[i] = static_cast<std::int16_t>(in[i] - zero);
 }
 
-/// [rows, columns] to [columns, rows], a square at a time: columns [first, last).
+/// 16 rows of 16 bytes as columns: what is next to each other is put between each other, four times.
+inline void turn_square(const std::uint8_t* in, Index stride, std::uint8_t* out, Index out_stride) {
+  typedef std::uint8_t Bytes __attribute__((vector_size(16)));
+  Bytes rows[16], next[16];
+  for (int i = 0; i < 16; ++i) std::memcpy(&rows[i], in + i * stride, sizeof(Bytes));
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = __builtin_shufflevector(rows[i], rows[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      next[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+                                                30, 15, 31);
+    }
+    std::copy_n(next, 16, rows);
+  }
+  for (int i = 0; i < 16; ++i) std::memcpy(out + i * out_stride, &rows[i], sizeof(Bytes));
+}
+
+/// [rows, columns] to [columns, rows], a square at a time.
 template <typename T>
-void turn(const T* in, Index stride, Index rows, Index first, Index last, T* out, Index out_stride) {
+void turn(const T* in, Index stride, Index rows, Index columns, T* out, Index out_stride) {
   constexpr Index kSquare = 16;
   for (Index r = 0; r < rows; r += kSquare)
-    for (Index c = first; c < last; ++c)
-      for (Index i = r; i < std::min(r + kSquare, rows); ++i) out[c * out_stride + i] = in[i * stride + c];
+    for (Index c = 0; c < columns; c += kSquare) {
+      const Index last_row = std::min(r + kSquare, rows), last_column = std::min(c + kSquare, columns);
+      if (std::is_same_v<T, std::uint8_t> && last_row - r == kSquare && last_column - c == kSquare) {
+        turn_square(reinterpret_cast<const std::uint8_t*>(in + r * stride + c), stride,
+                    reinterpret_cast<std::uint8_t*>(out + c * out_stride + r), out_stride);
+        continue;
+      }
+      for (Index j = c; j < last_column; ++j)
+        for (Index i = r; i < last_row; ++i) out[j * out_stride + i] = in[i * stride + j];
+    }
 }
 
 ULPSCOPE_VECTOR_CLONES void flip_bits(const std::uint8_t* in, Index count, std::uint8_t bits, std::uint8_t* out) {
@@ -51,7 +75,7 @@ class Turning : public Kernel {
         const Index first = i % blocks * kBlock, count = std::min(kBlock, positions_ - first);
         const T* from = in + i / blocks * channels_ * positions_ + first;
         for (Index c = 0; c < channels_; ++c) change(from + c * positions_, count, rows + c * kBlock);
-        turn(rows, kBlock, channels_, 0, count, out + (i / blocks * positions_ + first) * channels_, channels_);
+        turn(rows, kBlock, channels_, count, out + (i / blocks * positions_ + first) * channels_, channels_);
       }
     });
   }
@@ -194,7 +218,7 @@ class Requantizing final : public Kernel {
         const Index first = i % blocks * kBlock, count = std::min(kBlock, inner_ - first), image = i / blocks * inner_;
         for (Index p = 0; p < count; ++p)
           row(image + first + p, channels_first_ ? rows + p * channels_ : out + (image + first + p) * channels_);
-        if (channels_first_) turn(rows, channels_, count, 0, channels_, out + image * channels_ + first, inner_);
+        if (channels_first_) turn(rows, channels_, count, channels_, out + image * channels_ + first, inner_);
       }
     });
   }
@@ -218,7 +242,7 @@ class ChannelsFirst final : public Kernel {
       for (Index i = begin; i < end; ++i) {
         const Index first = i % blocks * kBlock, count = std::min(kBlock, inner_ - first);
         const Index image = i / blocks * inner_ * channels_;
-        turn(in + image + first * channels_, channels_, count, 0, channels_, out + image + first, inner_);
+        turn(in + image + first * channels_, channels_, count, channels_, out + image + first, inner_);
       }
     });
   }
