@@ -133,3 +133,17 @@ def test_columns_have_the_bits_that_they_have_beside_fewer(shape, axis):
         part = run(f"Reduce{op}", np.ascontiguousarray(x[..., 1:17]), axes, keepdims=0)
         assert part.tobytes() == found[..., 1:17].tobytes(), op
         np.testing.assert_allclose(found, function(x.astype(np.float64), axis=axis), atol=1e-4)
+
+
+@pytest.mark.parametrize("group,outs", [(1, 8), (1, 21), (2, 16)])
+def test_a_convolution_in_three_dimensions_has_the_bits_of_each_channel_alone(group, outs):
+    x = RANDOM.standard_normal((2, 3 * group, 5, 7, 17)).astype(np.float32)
+    w = RANDOM.standard_normal((outs * group, 3, 2, 3, 3)).astype(np.float32)
+    b = RANDOM.standard_normal(outs * group).astype(np.float32)
+    options = {"pads": [1, 0, 1, 0, 1, 2], "strides": [1, 2, 1], "dilations": [2, 1, 1]}
+    together = run("Conv", x, {"w": w, "b": b}, group=group, **options)
+    for m in range(outs * group):
+        first = m // outs * 3
+        part = np.ascontiguousarray(x[:, first : first + 3])
+        alone = run("Conv", part, {"w": w[m : m + 1], "b": b[m : m + 1]}, **options)
+        assert alone.tobytes() == np.ascontiguousarray(together[:, m : m + 1]).tobytes(), m

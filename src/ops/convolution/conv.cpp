@@ -2,6 +2,7 @@
 #include "ops/adjoint_linear.h"
 #include "ops/contraction/accumulated.h"
 #include "ops/convolution/convolve.h"
+#include "ops/convolution/convolve_channels.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
 
@@ -45,6 +46,8 @@ void run_conv(KernelContext& ctx) {
         return;
       }
     }
+    if constexpr (std::is_same_v<T, float> && !transposed)
+      if (convolves_channels(g)) return convolve_channels(g, window, x, w, bias, out);
     convolve<T, transposed>(g, window, x, w, bias, out);
   });
 }
