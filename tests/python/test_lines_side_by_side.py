@@ -147,3 +147,15 @@ def test_a_convolution_in_three_dimensions_has_the_bits_of_each_channel_alone(gr
         part = np.ascontiguousarray(x[:, first : first + 3])
         alone = run("Conv", part, {"w": w[m : m + 1], "b": b[m : m + 1]}, **options)
         assert alone.tobytes() == np.ascontiguousarray(together[:, m : m + 1]).tobytes(), m
+
+
+@pytest.mark.parametrize("channels,each", [(16, 2), (5, 4), (33, 3)])
+@pytest.mark.parametrize("size", [(12, 17), (40,)])
+def test_several_outputs_of_each_channel_are_those_of_convolutions_of_each_channel(channels, each, size):
+    x = RANDOM.standard_normal((2, channels, *size)).astype(np.float32)
+    w = RANDOM.standard_normal((channels * each, 1, *(3,) * len(size))).astype(np.float32)
+    options = {"strides": [2] * len(size), "pads": [1] * 2 * len(size)}
+    found = run("Conv", x, {"w": w}, group=channels, **options)
+    for k in range(each):
+        one = run("Conv", x, {"w": np.ascontiguousarray(w[k::each])}, group=channels, **options)
+        np.testing.assert_allclose(found[:, k::each], one, rtol=1e-5, atol=1e-5)

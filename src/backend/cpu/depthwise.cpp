@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/program_kernels.h"
+#include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
 
 namespace ulpscope::cpu {
@@ -35,6 +36,7 @@ class DepthwiseKernel final : public Kernel {
   DepthwiseKernel(const ConvolutionSpec& spec, PreparedSource weights)
       : images_(spec.output[0]),
         channels_(spec.output[1]),
+        each_(spec.output[1] / spec.input[1]),
         input_(image_of(spec.input)),
         output_(image_of(spec.output)),
         window_(image_of(spec.kernel)),
@@ -49,11 +51,13 @@ class DepthwiseKernel final : public Kernel {
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> weights = weights_();
     const auto* packed = static_cast<const Tensor*>(weights.get())->data<float>();
+    thread_local ThreadMemory memory;
+    const float* const in = each_ == 1 ? inputs[0]->data<float>() : repeated(*inputs[0], memory);
     const std::int64_t parts = (output_.width + kPart - 1) / kPart, tasks = images_ * output_.height * parts;
     parallel_for(tasks, items_per_task(tasks, std::min(output_.width, kPart) * channels_),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t task = begin; task < end; ++task)
-                     run_part(inputs, *outputs[0], packed, task / parts, task % parts * kPart);
+                     run_part(in, inputs, *outputs[0], packed, task / parts, task % parts * kPart);
                  });
   }
 
@@ -61,11 +65,11 @@ class DepthwiseKernel final : public Kernel {
   static constexpr std::int64_t kPart = 96;  ///< Outputs of a row at a time.
 
   /// Of row `row` of all images, from output `first` on.
-  void run_part(std::span<const Tensor* const> inputs, Tensor& output, const float* weights, std::int64_t row,
-                std::int64_t first) const {
+  void run_part(const float* in, std::span<const Tensor* const> inputs, Tensor& output, const float* weights,
+                std::int64_t row, std::int64_t first) const {
     const std::int64_t y = row % output_.height * strides_.height - pads_.height;
     const Inside rows = inside(y, dilations_.height, window_.height, input_.height);
-    const float* image = inputs[0]->data<float>() + row / output_.height * input_.height * input_.width * channels_;
+    const float* image = in + row / output_.height * input_.height * input_.width * channels_;
     const std::int64_t last = std::min(first + kPart, output_.width);
     float* const out = output.data<float>() + row * output_.width * channels_;
     for (std::int64_t o = first; o < last;) {
@@ -96,6 +100,16 @@ class DepthwiseKernel final : public Kernel {
     finish(inputs, out + first * channels_, (row * output_.width + first) * channels_, (last - first) * channels_);
   }
 
+  /// Each channel as often as there are outputs of it.
+  const float* repeated(const Tensor& input, ThreadMemory& memory) const {
+    const float* const from = input.data<float>();
+    float* const to = memory.floats(static_cast<std::size_t>(input.size() * each_));
+    parallel_for(input.size(), items_per_task(input.size(), each_), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) std::fill_n(to + i * each_, each_, from[i]);
+    });
+    return to;
+  }
+
   Inside columns_of(std::int64_t output) const {
     return inside(output * strides_.width - pads_.width, dilations_.width, window_.width, input_.width);
   }
@@ -111,6 +125,7 @@ class DepthwiseKernel final : public Kernel {
   }
 
   const std::int64_t images_, channels_;
+  const std::int64_t each_;  ///< Output channels of an input channel.
   const Extent input_, output_, window_, strides_, dilations_, pads_;
   const Tensor bias_;
   const std::vector<PostOp> post_ops_;
@@ -132,7 +147,8 @@ PreparedObject pack_filters(const Tensor& weights) {
 
 std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
   const std::int64_t channels = spec.output[1];
-  if (spec.transposed || spec.type != DataType::kFloat32 || spec.groups != channels || spec.input[1] != channels)
+  const bool single = spec.groups == 1 && channels != 1;  // One image for all: an ordinary convolution.
+  if (spec.transposed || spec.type != DataType::kFloat32 || spec.groups != spec.input[1] || channels == 0 || single)
     return nullptr;
   return std::make_unique<DepthwiseKernel>(
       spec, cache(spec.key + "|depthwise", [values = spec.weights] { return pack_filters(values()); }));
