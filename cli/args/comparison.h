@@ -1,8 +1,6 @@
 // How outputs are compared, and with what.
 #pragma once
 
-#include <map>
-
 #include "args/option_table.h"
 #include "compare/comparison.h"
 

@@ -8,7 +8,6 @@
 
 #include "args/debug.h"
 #include "compare/json_files.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"

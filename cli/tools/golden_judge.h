@@ -1,7 +1,6 @@
 // Verdicts on outputs by comparing them with golden results.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <vector>

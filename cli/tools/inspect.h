@@ -1,12 +1,7 @@
 // `ulpscope inspect`: what is in models, plans and saved data, and how two of them differ.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <string>
-
-#include "tools/tool.h"
 
 namespace ulpscope::cli {
 

@@ -1,12 +1,9 @@
 // Texts in the layout of Polygraphy's `inspect`.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "ulpscope/shape.h"
 
 namespace ulpscope::cli {
 

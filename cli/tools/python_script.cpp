@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "compare/log_levels.h"
-#include "console.h"
 #include "runners/script_host.h"
 
 namespace ulpscope::cli {

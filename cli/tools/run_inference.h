@@ -1,7 +1,6 @@
 // Runs every runner on the same inputs.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <vector>
 

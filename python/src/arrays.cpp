@@ -31,26 +31,24 @@ struct TypeEntry {
   std::uint8_t code, bits;
 };
 // kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6, kDLFloat8_... from 7 on.
-constexpr std::array kTypes{
-    TypeEntry{DataType::kFloat32, 2, 32},
-    TypeEntry{DataType::kFloat64, 2, 64},
-    TypeEntry{DataType::kFloat16, 2, 16},
-    TypeEntry{DataType::kBFloat16, 4, 16},
-    TypeEntry{DataType::kInt8, 0, 8},
-    TypeEntry{DataType::kUInt8, 1, 8},
-    TypeEntry{DataType::kInt16, 0, 16},
-    TypeEntry{DataType::kUInt16, 1, 16},
-    TypeEntry{DataType::kInt32, 0, 32},
-    TypeEntry{DataType::kUInt32, 1, 32},
-    TypeEntry{DataType::kInt64, 0, 64},
-    TypeEntry{DataType::kUInt64, 1, 64},
-    TypeEntry{DataType::kBool, 6, 8},
-    TypeEntry{DataType::kFloat8E4M3, 10, 8},
-    TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8},
-    TypeEntry{DataType::kFloat8E5M2, 12, 8},
-    TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8},
-    TypeEntry{DataType::kFloat8E8M0, 14, 8},
-};
+constexpr std::array kTypes{TypeEntry{DataType::kFloat32, 2, 32},
+                            TypeEntry{DataType::kFloat64, 2, 64},
+                            TypeEntry{DataType::kFloat16, 2, 16},
+                            TypeEntry{DataType::kBFloat16, 4, 16},
+                            TypeEntry{DataType::kInt8, 0, 8},
+                            TypeEntry{DataType::kUInt8, 1, 8},
+                            TypeEntry{DataType::kInt16, 0, 16},
+                            TypeEntry{DataType::kUInt16, 1, 16},
+                            TypeEntry{DataType::kInt32, 0, 32},
+                            TypeEntry{DataType::kUInt32, 1, 32},
+                            TypeEntry{DataType::kInt64, 0, 64},
+                            TypeEntry{DataType::kUInt64, 1, 64},
+                            TypeEntry{DataType::kBool, 6, 8},
+                            TypeEntry{DataType::kFloat8E4M3, 10, 8},
+                            TypeEntry{DataType::kFloat8E4M3Fnuz, 11, 8},
+                            TypeEntry{DataType::kFloat8E5M2, 12, 8},
+                            TypeEntry{DataType::kFloat8E5M2Fnuz, 13, 8},
+                            TypeEntry{DataType::kFloat8E8M0, 14, 8}};
 
 /// NumPy's own type for the bytes of a type.
 nb::dlpack::dtype storage_of(DataType type) {

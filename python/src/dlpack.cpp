@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 

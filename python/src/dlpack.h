@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <string>
 
 #include "arrays.h"
 #include "ulpscope/device_tensor.h"

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "long_call.h"
 
-#include "ulpscope/error.h"
 #include "ulpscope/search.h"
 
 namespace nb = nanobind;

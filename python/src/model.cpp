@@ -7,10 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstddef>
-#include <optional>
 #include <span>
-#include <tuple>
 
 #include "api/loaded_model.h"
 #include "arrays.h"

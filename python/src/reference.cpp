@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <ranges>
-#include <span>
 #include <tuple>
 
 #include "arrays.h"

@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <map>
 #include <string>
 #include <vector>
 

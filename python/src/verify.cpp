@@ -5,8 +5,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <tuple>
-
 #include "functions.h"
 #include "long_call.h"
 #include "samples.h"

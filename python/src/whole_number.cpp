@@ -1,7 +1,5 @@
 #include "whole_number.h"
 
-#include <string>
-
 #include "core/messages.h"
 #include "core/parallel.h"
 

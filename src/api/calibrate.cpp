@@ -5,7 +5,6 @@
 
 #include "api/loaded_model.h"
 #include "calibration/calibration.h"
-#include "calibration/calibration_cache.h"
 #include "compare/metrics.h"
 #include "core/messages.h"
 #include "graph/layer_choice.h"

@@ -15,7 +15,6 @@
 #include "precision/format_choice.h"
 #include "precision/lowest.h"
 #include "precision/objective.h"
-#include "precision/repair.h"
 #include "precision/sample_pairs.h"
 #include "precision/sample_server.h"
 #include "precision/search.h"

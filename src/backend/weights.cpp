@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "core/memory.h"

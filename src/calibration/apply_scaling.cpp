@@ -10,7 +10,7 @@
 #include "calibration/scaling_model.h"
 #include "core/file.h"
 #include "core/messages.h"
-#include "engine/int8.h"
+#include "formats/quantized.h"
 #include "graph/adjoint.h"
 #include "graph/name_match.h"
 #include "ops/registry.h"

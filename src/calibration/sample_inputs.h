@@ -1,7 +1,6 @@
 // Samples as an executable of a network takes them.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "compare/data_loader.h"

@@ -1,5 +1,4 @@
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // The comparison functions that options can name.
 #pragma once
 
-#include <string_view>
 #include <utility>
 
 #include "compare/comparison.h"

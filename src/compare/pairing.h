@@ -1,7 +1,6 @@
 // Which outputs of two runners belong together.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>

@@ -1,7 +1,6 @@
 #include "compare/shape_match.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 
 #include "core/text.h"

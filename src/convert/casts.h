@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/element_readers.h"
-#include "engine/fusion.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/typing.h"

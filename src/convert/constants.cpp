@@ -9,7 +9,6 @@
 #include "convert/selection.h"
 #include "core/messages.h"
 #include "graph/dequantized_constant.h"
-#include "ops/registry.h"
 
 namespace ulpscope {
 namespace {

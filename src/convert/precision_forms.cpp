@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "engine/assign.h"
 #include "graph/layer_choice.h"

@@ -2,10 +2,8 @@
 // the assignment was made for; layers without float arithmetic are left out.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/specialization.h"
 #include "graph/assignment.h"

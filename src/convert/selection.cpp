@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "convert/lowerable.h"

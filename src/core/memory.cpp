@@ -18,8 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/messages.h"
-
 namespace ulpscope {
 namespace {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "core/messages.h"
 #include "engine/choose.h"
-#include "engine/int8.h"
 #include "engine/quantized_choices.h"
 #include "engine/tactics.h"
 #include "graph/stashed_outputs.h"

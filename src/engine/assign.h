@@ -1,9 +1,6 @@
 // Decides every layer's precision: constraints first, then costs (or the lowest enabled type).
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "engine/options.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"

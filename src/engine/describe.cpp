@@ -10,7 +10,6 @@
 #include "engine/element_forms.h"
 #include "engine/element_readers.h"
 #include "engine/kernels.h"
-#include "engine/scale_shift.h"
 #include "ops/forms.h"
 #include "ops/programs.h"
 #include "ulpscope/error.h"

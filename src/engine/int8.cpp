@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <string_view>
 
 #include "graph/dequantized_constant.h"
 #include "ops/forms.h"

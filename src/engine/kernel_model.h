@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "engine/fusion.h"
 #include "engine/specialization.h"

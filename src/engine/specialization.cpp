@@ -1,6 +1,7 @@
 #include "engine/specialization.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "graph/folding.h"
 #include "ops/forms.h"

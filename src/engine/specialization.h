@@ -1,9 +1,7 @@
 // A network for concrete input shapes, with everything about it that no assignment of precisions changes.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "graph/inference.h"

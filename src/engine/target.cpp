@@ -12,6 +12,7 @@
 #include "core/messages.h"
 #include "engine/target_data.h"
 #include "engine/target_formats.h"
+#include "graph/assignment.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/kernel_model.h"
-#include "graph/assignment.h"
 
 namespace ulpscope {
 

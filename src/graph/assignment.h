@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "formats/accumulator.h"
 #include "formats/rounding.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/coded_elements.h"
 #include "formats/stored_elements.h"

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
+#include <optional>
 
 #include "core/messages.h"
 #include "core/text.h"

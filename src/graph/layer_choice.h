@@ -1,7 +1,6 @@
 // Layers and precisions that people name: by layer or node name, operator or pattern.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

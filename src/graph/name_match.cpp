@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cctype>
 #include <numeric>
 #include <unordered_set>
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -203,7 +202,8 @@ class InferContext {
   /// Throws Error(kInvalidFile) with the layer's name in front.
   [[noreturn]] void fail(const std::string& message) const;
   template <typename... T>
-  requires(sizeof...(T) > 0) [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    requires(sizeof...(T) > 0)
+  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
     fail(fmt::format(text, std::forward<T>(values)...));
   }
 
@@ -263,7 +263,8 @@ class KernelContext {
   /// Throws Error(kInvalidArgument) with the layer's name in front: values (an index, say) that the kernel found wrong.
   [[noreturn]] void fail(const std::string& message) const;
   template <typename... T>
-  requires(sizeof...(T) > 0) [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    requires(sizeof...(T) > 0)
+  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
     fail(fmt::format(text, std::forward<T>(values)...));
   }
 

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "graph/op_traits.h"
-#include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "core/file.h"
 #include "onnx/model_file.h"

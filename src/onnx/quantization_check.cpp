@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "core/file.h"
 #include "core/messages.h"

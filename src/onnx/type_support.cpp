@@ -1,8 +1,6 @@
 #include "onnx/type_support.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <initializer_list>
 #include <iterator>
 
 namespace ulpscope {

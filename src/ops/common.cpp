@@ -1,6 +1,7 @@
 #include "ops/common.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/element_type.h"
 

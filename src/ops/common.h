@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "graph/network.h"
 #include "graph/op.h"

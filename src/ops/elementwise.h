@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 

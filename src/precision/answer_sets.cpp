@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/messages.h"
-#include "precision/search.h"
 
 namespace ulpscope {
 namespace {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "compare/comparison.h"
 #include "compare/metrics.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <new>
 #include <type_traits>
-#include <utility>
 #include <variant>
 
 #include "core/file.h"

@@ -1,7 +1,6 @@
 // Which layers of a network a precision tool may mark, and what marking them asks of the engine.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/element_forms.h"
-#include "engine/int8.h"
 #include "engine/quantized_choices.h"
 #include "ulpscope/log.h"
 

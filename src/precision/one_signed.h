@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <vector>
 
 #include "engine/specialization.h"

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <ranges>
 #include <thread>
 
@@ -290,8 +291,7 @@ class Prediction {
     for (Part& part : parts_) {
       part.made = make(part, sample);
       part.made_for = shapes_of(trials_.inputs(sample));
-      add_effects(
-          0, part, *part.made, [] {}, result);
+      add_effects(0, part, *part.made, [] {}, result);
       if (parts_.size() > 1) part.made.reset();
     }
     return result;

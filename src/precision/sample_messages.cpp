@@ -1,8 +1,8 @@
 #include "precision/sample_messages.h"
 
 #include <cstring>
-#include <limits>
 
+#include "compare/tensor_map.h"
 #include "core/messages.h"
 #include "graph/repair.h"
 #include "runners/message.h"

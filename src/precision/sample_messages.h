@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "compare/tensor_map.h"
 #include "graph/assignment.h"
 #include "precision/criterion.h"
 #include "precision/predictor.h"
@@ -23,7 +22,6 @@ Value from_bytes(const Tensor& bytes);
 
 Value value_of(const Assignment& assignment);
 Assignment assignment_from(const Value& value);
-
 
 Value value_of(const Judgement& judgement);
 Judgement judgement_from(const Value& value);

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
 
 #include "core/messages.h"
 #include "engine/assign.h"

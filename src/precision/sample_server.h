@@ -1,12 +1,10 @@
 // A process that runs samples of a search that goes on elsewhere: by the functions that the search itself would call.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 

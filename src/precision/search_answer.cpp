@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "precision/explain.h"
 #include "precision/fingerprint.h"

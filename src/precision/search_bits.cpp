@@ -10,7 +10,6 @@
 
 #include "precision/knapsack.h"
 #include "precision/search_phases.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {

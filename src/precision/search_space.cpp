@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/assign.h"
 #include "engine/cost.h"
-#include "engine/fusion.h"
-#include "engine/int8.h"
 #include "engine/target.h"
 #include "graph/layer_choice.h"
 #include "ulpscope/error.h"

@@ -7,6 +7,7 @@
 #include <bit>
 #include <charconv>
 #include <limits>
+#include <string_view>
 
 #include "graph/repair.h"
 

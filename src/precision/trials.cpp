@@ -1,7 +1,6 @@
 #include "precision/trials.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <ranges>
 

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
-#include "ulpscope/data_type.h"
-#include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {

@@ -1,7 +1,6 @@
 // What samples of the same shapes have in common, while they need it.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cctype>
-#include <ranges>
 #include <vector>
 
 #include "backend/backend.h"

@@ -7,7 +7,6 @@
 
 #include "backend/backend.h"
 #include "core/parallel.h"
-#include "engine/assign.h"
 #include "engine/fusion.h"
 #include "runtime/by_shapes.h"
 #include "runtime/memory_limit.h"

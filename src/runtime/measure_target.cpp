@@ -8,15 +8,15 @@
 #include <cmath>
 #include <ctime>
 #include <functional>
-#include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "backend/backend.h"
 #include "core/parallel.h"
-#include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/group_times.h"
 #include "engine/option_names.h"

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "engine/options.h"
 #include "engine/target.h"

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/messages.h"
-
 namespace ulpscope::plan {
 
 std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high) {

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/messages.h"
-#include "runtime/kernel_probes.h"
 #include "runtime/measure_kernels.h"
 #include "ulpscope/error.h"
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "backend/cpu/product.h"

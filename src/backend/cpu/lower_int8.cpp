@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "backend/cpu/lowering.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "formats/rounding.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
 namespace {

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

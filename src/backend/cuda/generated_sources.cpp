@@ -1,6 +1,7 @@
 #include "backend/cuda/generated_sources.h"
 
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <unordered_map>
 

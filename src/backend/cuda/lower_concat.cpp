@@ -1,5 +1,4 @@
 // Concat: parts that lie in the whole without gaps are computed where they belong; others are copied.
-#include <algorithm>
 
 #include "backend/cuda/layers.h"
 #include "backend/cuda/movement_source.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/conversion.h"
 #include "backend/cuda/layers.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/trace.h"

@@ -1,11 +1,7 @@
 // Programs: loads are strided inputs of a generated kernel, in the type and order of what is there.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "backend/cuda/placement.h"
-#include "engine/scale_shift.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 

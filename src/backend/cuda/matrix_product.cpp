@@ -3,7 +3,6 @@
 #include <fmt/compile.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 
 #include "backend/cuda/cublas_lt_api.h"

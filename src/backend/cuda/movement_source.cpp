@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/moving.h"
 

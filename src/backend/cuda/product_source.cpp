@@ -13,7 +13,6 @@
 
 #include "backend/cuda/dimensions.h"
 #include "backend/cuda/eight_code.h"
-#include "backend/cuda/element_source.h"
 #include "backend/cuda/warp_groups.h"
 #include "core/division.h"
 

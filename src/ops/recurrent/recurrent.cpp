@@ -1,6 +1,5 @@
 // LSTM, GRU and RNN.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string>
 #include <vector>
