@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "backend/backend.h"
 #include "calibration/sample_inputs.h"
@@ -13,7 +12,6 @@
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "graph/adjoint.h"
 #include "graph/evaluate.h"
@@ -124,9 +122,8 @@ class Calibrator {
 
   void finish(Calibration& result) const {
     std::vector<float> scales(tensors_.size());
-    parallel_for(static_cast<std::int64_t>(scales.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
-        scales[t] = scale_from_threshold(calibrated_threshold(histograms_[t], options_.algorithm, options_.quantile));
+    parallel_each(scales.size(), [&](std::size_t t) {
+      scales[t] = scale_from_threshold(calibrated_threshold(histograms_[t], options_.algorithm, options_.quantile));
     });
     const auto has_values = [](const MagnitudeHistogram& histogram) {
       return histogram.counted() + histogram.zeros() + histogram.masks() > 0;
@@ -196,10 +193,7 @@ class Calibrator {
     std::vector<Tensor> floats;
     for (const Tensor& value : values)
       floats.push_back(value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
-    parallel_for(static_cast<std::int64_t>(floats.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        histograms_[first + static_cast<std::size_t>(i)].add(floats[i].values<float>());
-    });
+    parallel_each(floats.size(), [&](std::size_t i) { histograms_[first + i].add(floats[i].values<float>()); });
   }
 
   const Network& network_;
@@ -277,12 +271,11 @@ void visit_values(const Network& network, std::span<const TensorId> tensors, std
           std::span(inputs).subspan(s, std::min(inputs.size() - s, static_cast<std::size_t>(share.tasks)));
       const std::vector<std::vector<Tensor>> values = probe.run_all(some);
       // In the order of the samples; each tensor belongs to one thread.
-      parallel_for(static_cast<std::int64_t>(chunk.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
-          for (const std::vector<Tensor>& of_sample : values) {
-            const Tensor& value = of_sample[t];
-            visit(first + t, value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
-          }
+      parallel_each(chunk.size(), [&](std::size_t t) {
+        for (const std::vector<Tensor>& of_sample : values) {
+          const Tensor& value = of_sample[t];
+          visit(first + t, value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
+        }
       });
     }
     first = last;

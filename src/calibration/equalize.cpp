@@ -96,15 +96,13 @@ std::vector<Equalization> find_equalizations(const Specialization& spec, const A
   const Folder folder(network);
   const std::vector<ChannelAxis> tensors = equalizable_tensors(spec, low);
   std::vector<std::optional<Equalization>> found(tensors.size());
-  parallel_for(static_cast<std::int64_t>(tensors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
-      const std::string& name = network.tensor(tensors[t].tensor).name;
-      const auto range = ranges.find(name);
-      const auto scale = scales.find(name);
-      if (range == ranges.end() || scale == scales.end() || !(scale->second > 0)) continue;
-      const auto fold = usable_fold(spec, low, folder, tensors[t].tensor);
-      found[t] = find_equalization(spec, *fold, range->second, scale->second);
-    }
+  parallel_each(tensors.size(), [&](std::size_t t) {
+    const std::string& name = network.tensor(tensors[t].tensor).name;
+    const auto range = ranges.find(name);
+    const auto scale = scales.find(name);
+    if (range == ranges.end() || scale == scales.end() || !(scale->second > 0)) return;
+    const auto fold = usable_fold(spec, low, folder, tensors[t].tensor);
+    found[t] = find_equalization(spec, *fold, range->second, scale->second);
   });
   std::vector<Equalization> result;
   for (auto& each : found)

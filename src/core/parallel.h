@@ -81,4 +81,18 @@ void parallel_for(std::int64_t count, std::int64_t grain, Function&& function) {
                      &context);
 }
 
+/// Calls function(index) for each index below `count`, `grain` of them in order on one thread.
+template <typename Function>
+void parallel_each(std::int64_t count, std::int64_t grain, Function&& function) {
+  parallel_for(count, grain, [&function](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) function(i);
+  });
+}
+/// The same for places in a list, one at a time.
+template <typename Function>
+void parallel_each(std::size_t count, Function&& function) {
+  parallel_each(static_cast<std::int64_t>(count), 1,
+                [&function](std::int64_t i) { function(static_cast<std::size_t>(i)); });
+}
+
 }  // namespace ulpscope

@@ -61,12 +61,10 @@ Tensor scaled_weights(const Specialization& spec, const Layer& convolution, cons
   const float* factor = scale.data<float>();
   float* out = result.data<float>();
   const std::int64_t filters = outer * second;
-  parallel_for(filters, items_per_task(filters, area), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t filter = begin; filter < end; ++filter) {
-      const std::int64_t i = filter / second, j = filter % second;
-      const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
-      for (std::int64_t k = filter * area; k < (filter + 1) * area; ++k) out[k] = in[k] * factor[channel];
-    }
+  parallel_each(filters, items_per_task(filters, area), [&](std::int64_t filter) {
+    const std::int64_t i = filter / second, j = filter % second;
+    const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
+    for (std::int64_t k = filter * area; k < (filter + 1) * area; ++k) out[k] = in[k] * factor[channel];
   });
   return result;
 }

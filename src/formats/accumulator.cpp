@@ -87,9 +87,8 @@ float sum_of_products(const Accumulator& accumulator, const float* a, const floa
 void multiply_rows(const Accumulator& accumulator, const float* a, const float* b, float* out, std::int64_t m,
                    std::int64_t n, std::int64_t k) {
   const std::int64_t rows = std::max<std::int64_t>(1, (std::int64_t{1} << 14) / std::max<std::int64_t>(1, n * k));
-  parallel_for(m, rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      for (std::int64_t j = 0; j < n; ++j) out[i * n + j] = sum_of_products(accumulator, a + i * k, b + j * k, k);
+  parallel_each(m, rows, [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < n; ++j) out[i * n + j] = sum_of_products(accumulator, a + i * k, b + j * k, k);
   });
 }
 

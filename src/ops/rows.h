@@ -54,10 +54,8 @@ void map_rows(const Tensor& in, Tensor& out, const std::vector<std::int64_t>& ax
   to.tensor = from.perm.empty() ? out : Tensor(out.type(), from.tensor.shape());
   const T* x = from.tensor.data<T>();
   T* y = to.tensor.data<T>();
-  parallel_for(from.count, rows_per_task(from.length), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      function(x + row * from.length, y + row * from.length, from.length);
-  });
+  parallel_each(from.count, rows_per_task(from.length),
+                [&](std::int64_t row) { function(x + row * from.length, y + row * from.length, from.length); });
   if (!from.perm.empty()) from_rows(to, out);
 }
 

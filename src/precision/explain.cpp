@@ -107,12 +107,10 @@ class LayerCounter {
       return found != index_.end() ? result.values[found->second] : Tensor();
     };
     // Each count, and each layer, belongs to one thread.
-    parallel_for(std::ssize(counted_), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        const auto [tensor, precision, scale] = counted_[i]->first;
-        if (s > 0 && spec->is_constant(tensor)) continue;
-        if (const Tensor value = value_of(tensor)) count_range(value, precision, scale, made.ranges[i]);
-      }
+    parallel_each(counted_.size(), [&](std::size_t i) {
+      const auto [tensor, precision, scale] = counted_[i]->first;
+      if (s > 0 && spec->is_constant(tensor)) return;
+      if (const Tensor value = value_of(tensor)) count_range(value, precision, scale, made.ranges[i]);
     });
     const auto add = [&](const LayerExplainer& explainer, LayerId id, LayerCount& count) {
       const Layer& layer = trials_.network().layer(id);
@@ -124,10 +122,7 @@ class LayerCounter {
       for (const LocalError& error : result.errors)
         if (error.layer == id && index_.contains(error.tensor)) count.add_broken(value_of(error.tensor), error.error);
     };
-    parallel_for(std::ssize(layers_), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        add(explainers_[i], layers_[i], made.own[i]);
-    });
+    parallel_each(layers_.size(), [&](std::size_t i) { add(explainers_[i], layers_[i], made.own[i]); });
     return made;
   }
 

@@ -160,10 +160,7 @@ std::optional<TradeOffPoint> TradeOff::moved(const TradeOffPoint& from, const st
 std::vector<std::optional<TradeOffPoint>> TradeOff::try_moves(const TradeOffPoint& from, std::span<const Move> moves,
                                                               double most) {
   std::vector<std::optional<TradeOffPoint>> tried(moves.size());
-  parallel_for(static_cast<std::int64_t>(moves.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      tried[i] = moved(from, *moves[i].members, moves[i].level, most);
-  });
+  parallel_each(moves.size(), [&](std::size_t i) { tried[i] = moved(from, *moves[i].members, moves[i].level, most); });
   return tried;
 }
 

@@ -78,14 +78,12 @@ void infer_attention(InferContext& ctx) {
 /// (batch, kv_heads, keys, width): the past, followed by the new rows.
 template <typename T>
 void append_cache(const AttentionSizes& s, const T* past, const T* added, std::int64_t width, T* out) {
-  parallel_for(s.batch * s.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) {
-      T* target = out + head * s.keys() * width;
-      if (past) target = std::copy(past + head * s.past * width, past + (head + 1) * s.past * width, target);
-      for (std::int64_t i = 0; i < s.new_keys; ++i) {
-        const T* row = added + s.row(head / s.kv_heads, head % s.kv_heads, i, s.kv_heads, s.new_keys, width);
-        target = std::copy(row, row + width, target);
-      }
+  parallel_each(s.batch * s.kv_heads, 1, [&](std::int64_t head) {
+    T* target = out + head * s.keys() * width;
+    if (past) target = std::copy(past + head * s.past * width, past + (head + 1) * s.past * width, target);
+    for (std::int64_t i = 0; i < s.new_keys; ++i) {
+      const T* row = added + s.row(head / s.kv_heads, head % s.kv_heads, i, s.kv_heads, s.new_keys, width);
+      target = std::copy(row, row + width, target);
     }
   });
 }
@@ -213,22 +211,20 @@ void run_rotary_embedding(KernelContext& ctx) {
     const T* sin = ctx.input(2).data<T>();
     T* out = ctx.output(0).data<T>();
     const std::int64_t half = l.rotated / 2;
-    parallel_for(l.batch * l.heads * l.sequence, 64, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t n = row / (l.heads * l.sequence);
-        const std::int64_t s = l.heads_first ? row % l.sequence : row / l.heads % l.sequence;
-        const std::int64_t at = n * l.sequence + s;
-        const std::int64_t cache = (positions.empty() ? at : positions[static_cast<std::size_t>(at)]) * half;
-        const T* in = x + row * l.head_size;
-        T* y = out + row * l.head_size;
-        for (std::int64_t i = 0; i < half; ++i) {
-          const std::int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + half;
-          const T c = cos[cache + i], d = sin[cache + i], a = in[first], b = in[second];
-          y[first] = c * a - d * b;
-          y[second] = d * a + c * b;
-        }
-        std::copy(in + l.rotated, in + l.head_size, y + l.rotated);
+    parallel_each(l.batch * l.heads * l.sequence, 64, [&](std::int64_t row) {
+      const std::int64_t n = row / (l.heads * l.sequence);
+      const std::int64_t s = l.heads_first ? row % l.sequence : row / l.heads % l.sequence;
+      const std::int64_t at = n * l.sequence + s;
+      const std::int64_t cache = (positions.empty() ? at : positions[static_cast<std::size_t>(at)]) * half;
+      const T* in = x + row * l.head_size;
+      T* y = out + row * l.head_size;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const std::int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + half;
+        const T c = cos[cache + i], d = sin[cache + i], a = in[first], b = in[second];
+        y[first] = c * a - d * b;
+        y[second] = d * a + c * b;
       }
+      std::copy(in + l.rotated, in + l.head_size, y + l.rotated);
     });
   });
 }

@@ -222,19 +222,17 @@ bool run_lanes(Equation e, std::vector<Tensor> operands, float* out, std::int64_
   if (e.strides[0][last] != 0 || e.strides[1][last] == 0 || width < kLanes) return false;
   if (e.strides[1][last] != 1) operands[1] = side_by_side(operands[1], e, last, e.strides[1]);
   const std::int64_t blocks = (width + kLanes - 1) / kLanes;
-  parallel_for(size / width * blocks, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      // The last block overlaps with the one ahead.
-      const std::int64_t at = std::min(i % blocks * kLanes, width - kLanes);
-      const float *a = operands[0].data<float>(), *b = operands[1].data<float>() + at;
-      std::int64_t rest = i / blocks;
-      for (std::size_t axis = last; axis-- > 0; rest /= e.sizes[axis]) {
-        a += rest % e.sizes[axis] * e.strides[0][axis];
-        b += rest % e.sizes[axis] * e.strides[1][axis];
-      }
-      std::ranges::transform(sum_lanes(e, a, b, e.output.size()), out + i / blocks * width + at,
-                             [](double sum) { return static_cast<float>(sum); });
+  parallel_each(size / width * blocks, 16, [&](std::int64_t i) {
+    // The last block overlaps with the one ahead.
+    const std::int64_t at = std::min(i % blocks * kLanes, width - kLanes);
+    const float *a = operands[0].data<float>(), *b = operands[1].data<float>() + at;
+    std::int64_t rest = i / blocks;
+    for (std::size_t axis = last; axis-- > 0; rest /= e.sizes[axis]) {
+      a += rest % e.sizes[axis] * e.strides[0][axis];
+      b += rest % e.sizes[axis] * e.strides[1][axis];
     }
+    std::ranges::transform(sum_lanes(e, a, b, e.output.size()), out + i / blocks * width + at,
+                           [](double sum) { return static_cast<float>(sum); });
   });
   return true;
 }

@@ -169,9 +169,7 @@ void run_det(KernelContext& ctx) {
   with_type(FloatTypes{}, ctx, scratch.type(), [&]<typename T>(T) {
     T* matrices = scratch.data<T>();
     T* out = ctx.output(0).data<T>();
-    parallel_for(ctx.output(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = determinant(matrices + i * n * n, n);
-    });
+    parallel_each(ctx.output(0).size(), 1, [&](std::int64_t i) { out[i] = determinant(matrices + i * n * n, n); });
   });
 }
 

@@ -114,13 +114,11 @@ void run_matrix_product(const MatrixProduct& d, const T* a, const T* b, T* out) 
   });
   if (offsets.size() == 1) return multiply_parallel(a, b, out, d.m, d.n, d.k);
   const std::int64_t cost = std::max<std::int64_t>(1, d.m * d.n * d.k);
-  parallel_for(static_cast<std::int64_t>(offsets.size()), std::max<std::int64_t>(1, (1 << 18) / cost),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   const Offsets& at = offsets[static_cast<std::size_t>(i)];
-                   multiply(a + at.a, b + at.b, out + i * d.m * d.n, d.m, d.n, d.k);
-                 }
-               });
+  parallel_each(static_cast<std::int64_t>(offsets.size()), std::max<std::int64_t>(1, (1 << 18) / cost),
+                [&](std::int64_t i) {
+                  const Offsets& at = offsets[static_cast<std::size_t>(i)];
+                  multiply(a + at.a, b + at.b, out + i * d.m * d.n, d.m, d.n, d.k);
+                });
 }
 
 }  // namespace ulpscope::ops

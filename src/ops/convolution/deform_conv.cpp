@@ -141,14 +141,12 @@ void run_deform_conv(KernelContext& ctx) {
           for (std::int64_t o = 0; factors != nullptr && o < out_volume; ++o) row[o] *= factors[o];
         }
       };
-      parallel_for(offset_groups * taps, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t part = begin; part < end; ++part) {
-          const T* const moved = offsets + (n * offset_groups * taps + part) * rank * out_volume;
-          if (in_volume <= std::numeric_limits<std::int32_t>::max())
-            sample(part, samples_of<T, std::int32_t>(w, rank, part % taps, moved));
-          else
-            sample(part, samples_of<T, std::int64_t>(w, rank, part % taps, moved));
-        }
+      parallel_each(offset_groups * taps, 1, [&](std::int64_t part) {
+        const T* const moved = offsets + (n * offset_groups * taps + part) * rank * out_volume;
+        if (in_volume <= std::numeric_limits<std::int32_t>::max())
+          sample(part, samples_of<T, std::int32_t>(w, rank, part % taps, moved));
+        else
+          sample(part, samples_of<T, std::int64_t>(w, rank, part % taps, moved));
       });
       for (std::int64_t group = 0; group < g.groups; ++group) {
         T* y = out + (n * g.out_channels + group * group_out) * out_volume;
@@ -233,16 +231,14 @@ void run_col2im(KernelContext& ctx) {
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* in = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    parallel_for(ctx.input(0).shape()[0] * p.channels, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t plane = begin; plane < end; ++plane) {
-        T* image = out + plane * pixels;
-        std::fill(image, image + pixels, T{});
-        for (std::int64_t k = 0; k < volume; ++k)
-          for_each_row_of_blocks(p, k, [&](std::int64_t first, std::int64_t at, std::int64_t step, std::int64_t count) {
-            const T* x = in + (plane * volume + k) * length + first;
-            for (std::int64_t i = 0; i < count; ++i) image[at + i * step] = static_cast<T>(image[at + i * step] + x[i]);
-          });
-      }
+    parallel_each(ctx.input(0).shape()[0] * p.channels, 1, [&](std::int64_t plane) {
+      T* image = out + plane * pixels;
+      std::fill(image, image + pixels, T{});
+      for (std::int64_t k = 0; k < volume; ++k)
+        for_each_row_of_blocks(p, k, [&](std::int64_t first, std::int64_t at, std::int64_t step, std::int64_t count) {
+          const T* x = in + (plane * volume + k) * length + first;
+          for (std::int64_t i = 0; i < count; ++i) image[at + i * step] = static_cast<T>(image[at + i * step] + x[i]);
+        });
     });
   });
 }

@@ -40,29 +40,27 @@ void run_max_roi_pool(KernelContext& ctx) {
     for (std::int64_t r = 0; r < count; ++r)
       if (!(rois[r * 5] >= 0 && rois[r * 5] < static_cast<T>(x[0])))
         ctx.fail("region {} is in image {} of {}", r, rois[r * 5], x[0]);
-    parallel_for(count * channels, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t plane = begin; plane < end; ++plane) {
-        const T* roi = rois + plane / channels * 5;
-        const T* image = data + (static_cast<std::int64_t>(roi[0]) * channels + plane % channels) * height * width;
-        const auto at = [&](int i) { return to_index(std::round(roi[i] * static_cast<T>(scale))); };
-        const std::int64_t left = at(1), top = at(2);
-        const T cell_h = static_cast<T>(std::max<std::int64_t>(at(4) - top + 1, 1)) / static_cast<T>(pooled[0]);
-        const T cell_w = static_cast<T>(std::max<std::int64_t>(at(3) - left + 1, 1)) / static_cast<T>(pooled[1]);
-        for (std::int64_t ph = 0; ph < pooled[0]; ++ph)
-          for (std::int64_t pw = 0; pw < pooled[1]; ++pw) {
-            const auto edge = [](T position, std::int64_t start, std::int64_t limit) {
-              return std::clamp<std::int64_t>(to_index(position) + start, 0, limit);
-            };
-            const std::int64_t y0 = edge(std::floor(static_cast<T>(ph) * cell_h), top, height);
-            const std::int64_t y1 = edge(std::ceil(static_cast<T>(ph + 1) * cell_h), top, height);
-            const std::int64_t x0 = edge(std::floor(static_cast<T>(pw) * cell_w), left, width);
-            const std::int64_t x1 = edge(std::ceil(static_cast<T>(pw + 1) * cell_w), left, width);
-            T best = y1 <= y0 || x1 <= x0 ? T{} : image[y0 * width + x0];
-            for (std::int64_t y = y0; y < y1; ++y)
-              for (std::int64_t i = x0; i < x1; ++i) best = std::max(best, image[y * width + i]);
-            out[(plane * pooled[0] + ph) * pooled[1] + pw] = best;
-          }
-      }
+    parallel_each(count * channels, 1, [&](std::int64_t plane) {
+      const T* roi = rois + plane / channels * 5;
+      const T* image = data + (static_cast<std::int64_t>(roi[0]) * channels + plane % channels) * height * width;
+      const auto at = [&](int i) { return to_index(std::round(roi[i] * static_cast<T>(scale))); };
+      const std::int64_t left = at(1), top = at(2);
+      const T cell_h = static_cast<T>(std::max<std::int64_t>(at(4) - top + 1, 1)) / static_cast<T>(pooled[0]);
+      const T cell_w = static_cast<T>(std::max<std::int64_t>(at(3) - left + 1, 1)) / static_cast<T>(pooled[1]);
+      for (std::int64_t ph = 0; ph < pooled[0]; ++ph)
+        for (std::int64_t pw = 0; pw < pooled[1]; ++pw) {
+          const auto edge = [](T position, std::int64_t start, std::int64_t limit) {
+            return std::clamp<std::int64_t>(to_index(position) + start, 0, limit);
+          };
+          const std::int64_t y0 = edge(std::floor(static_cast<T>(ph) * cell_h), top, height);
+          const std::int64_t y1 = edge(std::ceil(static_cast<T>(ph + 1) * cell_h), top, height);
+          const std::int64_t x0 = edge(std::floor(static_cast<T>(pw) * cell_w), left, width);
+          const std::int64_t x1 = edge(std::ceil(static_cast<T>(pw + 1) * cell_w), left, width);
+          T best = y1 <= y0 || x1 <= x0 ? T{} : image[y0 * width + x0];
+          for (std::int64_t y = y0; y < y1; ++y)
+            for (std::int64_t i = x0; i < x1; ++i) best = std::max(best, image[y * width + i]);
+          out[(plane * pooled[0] + ph) * pooled[1] + pw] = best;
+        }
     });
   });
 }

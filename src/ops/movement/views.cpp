@@ -229,19 +229,16 @@ void run_trilu(KernelContext& ctx) {
   const bool upper = ctx.attributes().integer("upper", 1) != 0;
   const std::int64_t k = std::clamp<std::int64_t>(ctx.has_input(1) ? single_integer(ctx, 1) : 0, -rows, columns);
   const std::int64_t width = static_cast<std::int64_t>(size_of(in.type()));
-  parallel_for(in.size() / columns, std::max<std::int64_t>(1, (1 << 15) / columns),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   // The kept columns: [first, last).
-                   const std::int64_t diagonal = i % rows + k;
-                   const std::int64_t first = upper ? std::clamp<std::int64_t>(diagonal, 0, columns) : 0;
-                   const std::int64_t last = upper ? columns : std::clamp<std::int64_t>(diagonal + 1, 0, columns);
-                   std::byte* row = element(out, i * columns);
-                   std::memset(row, 0, static_cast<std::size_t>(columns * width));
-                   std::memcpy(row + first * width, element(in, i * columns + first),
-                               static_cast<std::size_t>((last - first) * width));
-                 }
-               });
+  parallel_each(in.size() / columns, std::max<std::int64_t>(1, (1 << 15) / columns), [&](std::int64_t i) {
+    // The kept columns: [first, last).
+    const std::int64_t diagonal = i % rows + k;
+    const std::int64_t first = upper ? std::clamp<std::int64_t>(diagonal, 0, columns) : 0;
+    const std::int64_t last = upper ? columns : std::clamp<std::int64_t>(diagonal + 1, 0, columns);
+    std::byte* row = element(out, i * columns);
+    std::memset(row, 0, static_cast<std::size_t>(columns * width));
+    std::memcpy(row + first * width, element(in, i * columns + first),
+                static_cast<std::size_t>((last - first) * width));
+  });
 }
 
 void adjoint_trilu(AdjointContext& ctx) {

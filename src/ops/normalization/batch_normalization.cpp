@@ -90,15 +90,12 @@ void run_batch_normalization(KernelContext& ctx) {
     const T *m = mean.data<T>(), *v = variance.data<T>(), *s = scale.data<T>(), *b = shift.data<T>();
     const T* in = x.data<T>();
     T* out = ctx.output(0).data<T>();
-    parallel_for(layout.samples * layout.channels, rows_per_task(layout.inner),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t plane = begin; plane < end; ++plane) {
-                     const std::int64_t c = plane % layout.channels;
-                     const T factor = s[c] / std::sqrt(v[c] + epsilon);
-                     for (std::int64_t i = plane * layout.inner; i < (plane + 1) * layout.inner; ++i)
-                       out[i] = (in[i] - m[c]) * factor + b[c];
-                   }
-                 });
+    parallel_each(layout.samples * layout.channels, rows_per_task(layout.inner), [&](std::int64_t plane) {
+      const std::int64_t c = plane % layout.channels;
+      const T factor = s[c] / std::sqrt(v[c] + epsilon);
+      for (std::int64_t i = plane * layout.inner; i < (plane + 1) * layout.inner; ++i)
+        out[i] = (in[i] - m[c]) * factor + b[c];
+    });
   });
 }
 
@@ -191,20 +188,18 @@ void run_lrn(KernelContext& ctx) {
     const T* x = in.data<T>();
     T* y = ctx.output(0).data<T>();
     const T factor = static_cast<T>(alpha) / static_cast<T>(size);
-    parallel_for(
+    parallel_each(
         in.shape()[0] * channels,
         std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, inner * std::min(size, channels))),
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t plane = begin; plane < end; ++plane) {
-            const std::int64_t c = plane % channels;
-            const T* sample = x + (plane - c) * inner;
-            const std::int64_t first = std::max<std::int64_t>(0, c - before), last = std::min(channels - 1, c + after);
-            for (std::int64_t i = 0; i < inner; ++i) {
-              T sum = 0;
-              for (std::int64_t k = first; k <= last; ++k) sum += sample[k * inner + i] * sample[k * inner + i];
-              y[plane * inner + i] =
-                  sample[c * inner + i] / std::pow(static_cast<T>(bias) + factor * sum, static_cast<T>(beta));
-            }
+        [&](std::int64_t plane) {
+          const std::int64_t c = plane % channels;
+          const T* sample = x + (plane - c) * inner;
+          const std::int64_t first = std::max<std::int64_t>(0, c - before), last = std::min(channels - 1, c + after);
+          for (std::int64_t i = 0; i < inner; ++i) {
+            T sum = 0;
+            for (std::int64_t k = first; k <= last; ++k) sum += sample[k * inner + i] * sample[k * inner + i];
+            y[plane * inner + i] =
+                sample[c * inner + i] / std::pow(static_cast<T>(bias) + factor * sum, static_cast<T>(beta));
           }
         });
   });

@@ -28,9 +28,8 @@ void for_rows(const Tensor& x, Tensor& y, std::size_t axis, const Function& func
   const std::int64_t count = product(x.shape(), 0, axis), length = product(x.shape(), axis, x.shape().size());
   const T* in = x.data<T>();
   T* out = y.data<T>();
-  parallel_for(count, rows_per_task(length), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) function(row, in + row * length, out + row * length, length);
-  });
+  parallel_each(count, rows_per_task(length),
+                [&](std::int64_t row) { function(row, in + row * length, out + row * length, length); });
 }
 
 /// y = y * scale + shift, both broadcast to y; `shift` may be null.
@@ -236,15 +235,13 @@ void run_group_normalization(KernelContext& ctx) {
     T* out = ctx.output(0).data<T>();
     const T* s = scale.data<T>();
     const T* b = shift.data<T>();
-    parallel_for(shape[0] * groups, rows_per_task(length), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        T* y = out + row * length;
-        standardize(in + row * length, y, length, static_cast<T>(epsilon));
-        for (std::int64_t c = 0; c < channels_per_group; ++c) {
-          const std::int64_t group = row % groups;
-          const std::int64_t p = per_group ? group : group * channels_per_group + c;
-          for (std::int64_t i = c * inner; i < (c + 1) * inner; ++i) y[i] = y[i] * s[p] + b[p];
-        }
+    parallel_each(shape[0] * groups, rows_per_task(length), [&](std::int64_t row) {
+      T* y = out + row * length;
+      standardize(in + row * length, y, length, static_cast<T>(epsilon));
+      for (std::int64_t c = 0; c < channels_per_group; ++c) {
+        const std::int64_t group = row % groups;
+        const std::int64_t p = per_group ? group : group * channels_per_group + c;
+        for (std::int64_t i = c * inner; i < (c + 1) * inner; ++i) y[i] = y[i] * s[p] + b[p];
       }
     });
   });

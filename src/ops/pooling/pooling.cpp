@@ -307,9 +307,7 @@ void run_global_pool(KernelContext& ctx, const Reduce& reduce) {
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* x = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    parallel_for(planes, 8, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = reduce(x + i * volume, volume);
-    });
+    parallel_each(planes, 8, [&](std::int64_t i) { out[i] = reduce(x + i * volume, volume); });
   });
 }
 

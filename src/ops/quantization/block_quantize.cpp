@@ -1,5 +1,4 @@
 // TensorRT's own operators for blocks that share a scale: NVFP4 and MXFP8.
-#include <bit>
 #include <cmath>
 
 #include "core/parallel.h"
@@ -96,10 +95,8 @@ float largest_of(const float* x, const Blocks& blocks) {
 /// function(index of the scale, index of the first element) for every block, on several threads.
 template <typename Function>
 void for_each_block(const Blocks& blocks, Function&& function) {
-  parallel_for(blocks.count(), std::max<std::int64_t>(1, (1 << 13) / blocks.size),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t b = begin; b < end; ++b) function(b, blocks.first(b));
-               });
+  parallel_each(blocks.count(), std::max<std::int64_t>(1, (1 << 13) / blocks.size),
+                [&](std::int64_t b) { function(b, blocks.first(b)); });
 }
 
 /// As in CUDA, NaN becomes the largest E2M1, which has none.

@@ -346,15 +346,13 @@ void run_arg_extreme(KernelContext& ctx) {
   with_type(NumericTypes{}, ctx, in.type(), [&]<typename T>(T) {
     const T* x = rows.tensor.data<T>();
     std::int64_t* out = ctx.output(0).data<std::int64_t>();
-    parallel_for(rows.count, rows_per_task(rows.length), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* row = x + r * rows.length;
-        std::int64_t best = 0;
-        for (std::int64_t i = 1; i < rows.length && row[best] == row[best]; ++i)
-          if (row[i] != row[i] || (smallest ? row[i] < row[best] : row[i] > row[best]) || (last && row[i] == row[best]))
-            best = i;
-        out[r] = best;
-      }
+    parallel_each(rows.count, rows_per_task(rows.length), [&](std::int64_t r) {
+      const T* row = x + r * rows.length;
+      std::int64_t best = 0;
+      for (std::int64_t i = 1; i < rows.length && row[best] == row[best]; ++i)
+        if (row[i] != row[i] || (smallest ? row[i] < row[best] : row[i] > row[best]) || (last && row[i] == row[best]))
+          best = i;
+      out[r] = best;
     });
   });
 }

@@ -288,19 +288,16 @@ void run_affine_grid(KernelContext& ctx) {
       if (align) return size == 1 ? T{-1} : T{-1} + T{2} * static_cast<T>(i) / static_cast<T>(size - 1);
       return T{-1} + (T{2} * static_cast<T>(i) + T{1}) / static_cast<T>(size);
     };
-    parallel_for(shape[0] * points, 1 << 12, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t p = begin; p < end; ++p) {
-        const T* matrix = theta + p / points * rank * (rank + 1);
-        const std::int64_t at = p % points;
-        const std::array<T, 3> xyz{position(at % spatial[2], spatial[2]),
-                                   position(at / spatial[2] % spatial[1], spatial[1]),
-                                   position(at / (spatial[2] * spatial[1]), spatial[0])};
-        for (std::int64_t row = 0; row < rank; ++row) {
-          T sum{};
-          for (std::int64_t k = 0; k < rank; ++k)
-            sum += matrix[row * (rank + 1) + k] * xyz[static_cast<std::size_t>(k)];
-          out[p * rank + row] = sum + matrix[row * (rank + 1) + rank];
-        }
+    parallel_each(shape[0] * points, 1 << 12, [&](std::int64_t p) {
+      const T* matrix = theta + p / points * rank * (rank + 1);
+      const std::int64_t at = p % points;
+      const std::array<T, 3> xyz{position(at % spatial[2], spatial[2]),
+                                 position(at / spatial[2] % spatial[1], spatial[1]),
+                                 position(at / (spatial[2] * spatial[1]), spatial[0])};
+      for (std::int64_t row = 0; row < rank; ++row) {
+        T sum{};
+        for (std::int64_t k = 0; k < rank; ++k) sum += matrix[row * (rank + 1) + k] * xyz[static_cast<std::size_t>(k)];
+        out[p * rank + row] = sum + matrix[row * (rank + 1) + rank];
       }
     });
   });
