@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "backend/conversion.h"
-#include "backend/reference_kernel.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/program.h"
-#include "backend/cpu/reorder.h"
+#include "backend/reference_kernel.h"
 #include "core/parallel.h"
 
 namespace ulpscope::cpu {

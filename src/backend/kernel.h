@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "ulpscope/tensor.h"
 
@@ -19,12 +21,33 @@ enum class Layout : std::uint8_t {
 /// tensors.
 class Kernel {
  public:
+  using Inputs = std::span<const Tensor* const>;
+  using Outputs = std::span<Tensor* const>;
+
   virtual ~Kernel() = default;
   /// Types, shapes and layouts are those that the kernel was made for; everything was checked when the plan was built.
   /// A kernel with open output shapes replaces the tensors in `outputs`.
-  virtual void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const = 0;
+  virtual void run(Inputs inputs, Outputs outputs) const = 0;
   /// What it is, for people: "reorder", "oneDNN brgconv:avx512_core".
   virtual std::string name() const = 0;
 };
+
+/// A kernel that is a function of inputs and outputs.
+template <typename Run>
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(std::string name, Run run) : name_(std::move(name)), run_(std::move(run)) {}
+  std::string name() const override { return name_; }
+  void run(Inputs inputs, Outputs outputs) const override { run_(inputs, outputs); }
+
+ private:
+  const std::string name_;
+  const Run run_;
+};
+
+template <typename Run>
+std::unique_ptr<Kernel> make_kernel(std::string name, Run run) {
+  return std::make_unique<FunctionKernel<Run>>(std::move(name), std::move(run));
+}
 
 }  // namespace ulpscope

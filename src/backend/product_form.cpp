@@ -42,6 +42,15 @@ std::optional<MatrixShape> matrix_shape(const ops::MatrixForm& form, const Shape
                      .transpose_b = form.transpose_b};
 }
 
+std::optional<std::vector<Shape>> float_shapes(const Specialization& spec, const LayerKernel& kernel) {
+  std::vector<Shape> shapes;
+  for (const Operand& operand : kernel.operands) {
+    if (operand.tensor == kNone || operand.is_encoded() || !spec.is_held_as_float(operand.tensor)) return std::nullopt;
+    shapes.push_back(*spec.shape(operand.tensor));
+  }
+  return shapes;
+}
+
 Operand addend_of(const ProductKernel& product, const ops::MatrixForm& form) {
   return product.operands.size() > 2 && form.beta != 0.0f ? product.operands[2] : Operand{};
 }
@@ -66,6 +75,14 @@ const Load* addend(const ProgramKernel& epilogue, const Program::Value& add, Reg
   if (other.kind != Program::Kind::kLoad) return nullptr;
   const Load& load = epilogue.loads[other.load];
   return load.source == Load::Source::kTensor ? &load : nullptr;
+}
+
+const Load* computed_addend(const Specialization& spec, const ProgramKernel& epilogue, const Program::Value& add,
+                            Register value) {
+  const Load* load = addend(epilogue, add, value);
+  const bool is_whole = load != nullptr && !load->per_channel && !load->operand.is_encoded() &&
+                        !spec.is_constant(load->operand.tensor) && *spec.shape(load->operand.tensor) == epilogue.domain;
+  return is_whole ? load : nullptr;
 }
 
 }  // namespace ulpscope

@@ -22,6 +22,9 @@ struct MatrixShape {
 std::optional<MatrixShape> matrix_shape(const ops::MatrixForm& form, const Shape& a, const Shape& b,
                                         const Shape& results);
 
+/// The shapes of what a layer reads; nothing unless all of it is held as floats that are not encoded.
+std::optional<std::vector<Shape>> float_shapes(const Specialization& spec, const LayerKernel& kernel);
+
 /// What Gemm adds to its product, if anything.
 Operand addend_of(const ProductKernel& product, const ops::MatrixForm& form);
 
@@ -31,5 +34,9 @@ const Program::Value* only_use(const ProgramKernel& epilogue, Register value, Re
 
 /// The load that an Add adds to `value`; null: something else is added.
 const Load* addend(const ProgramKernel& epilogue, const Program::Value& add, Register value);
+
+/// The same where it is a computed tensor, in numbers, of the shape of the results; null: it is not.
+const Load* computed_addend(const Specialization& spec, const ProgramKernel& epilogue, const Program::Value& add,
+                            Register value);
 
 }  // namespace ulpscope

@@ -15,6 +15,12 @@ std::string_view name_of(GroupKind kind) noexcept {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+bool leaves_group(const Specialization& spec, const Group& group, TensorId id) {
+  return spec.output[id] || std::ranges::any_of(spec.consumers[id], [&](LayerId reader) {
+           return std::ranges::find(group.layers, reader) == group.layers.end();
+         });
+}
+
 std::string group_name(const Network& network, const Group& group) {
   std::string name;
   for (LayerId id : group.layers) name += (name.empty() ? "" : " + ") + network.layer(id).name;

@@ -35,6 +35,9 @@ struct Grouping {
 /// Deterministic; O(layers * inputs).
 Grouping fuse(const Specialization& spec, const Assignment& assignment, Fusion level);
 
+/// The network hands the value on, or a layer outside of the group reads it.
+bool leaves_group(const Specialization& spec, const Group& group, TensorId id);
+
 /// "a + b + c", as engines name fused layers.
 std::string group_name(const Network& network, const Group& group);
 

@@ -75,10 +75,7 @@ class KernelText {
 
   /// Whether a value in between is stored as well.
   bool leaves(LayerId layer, TensorId output) const {
-    if (layer == group_.layers.back()) return false;
-    return spec_.output[output] || std::ranges::any_of(spec_.consumers[output], [&](LayerId reader) {
-             return std::ranges::find(group_.layers, reader) == group_.layers.end();
-           });
+    return layer != group_.layers.back() && leaves_group(spec_, group_, output);
   }
 
   const Specialization& spec_;

@@ -15,8 +15,6 @@ namespace {
 /// Libraries take convolutions of as many input channels per group, and of integers in multiples of so many; others are
 /// generated kernels, with all that follows in them.
 constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16, kWholeWord = 4;
-/// Windows of one element over fewer positions are products of matrices.
-constexpr std::int64_t kFewPositions = 64;
 
 /// Of a group in a precision, with the bytes per element of tensors that it reads and stores. `floats`: what layers
 /// read whose weights alone are elements.
@@ -106,18 +104,9 @@ class WorkOfGroup {
       return KernelKind::kDepthwise;
     if ((groups > 1 && channels < kFewChannels) || (integers && channels % kIntegerChannels != 0))
       return KernelKind::kTiled;
-    return !integers && !transposed && groups == 1 && is_patches(*input, *weights) ? KernelKind::kProduct
-                                                                                   : KernelKind::kConvolution;
-  }
-
-  /// Windows that do not overlap are rows of a matrix; of one element only where there are few.
-  bool is_patches(const Shape& input, const Shape& weights) const {
-    const ops::WindowGeometry g = ops::conv_geometry(head(), input, weights);
-    if (num_elements(g.kernel) == 1 && input[0] * num_elements(g.output) > kFewPositions) return false;
-    for (std::size_t d = 0; d < g.rank(); ++d)
-      if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 || g.pads_end[d] != 0)
-        return false;
-    return true;
+    const bool patches =
+        !integers && !transposed && groups == 1 && ops::conv_geometry(head(), *input, *weights).are_patches();
+    return patches ? KernelKind::kProduct : KernelKind::kConvolution;
   }
 
   std::optional<KernelKind> kind_of_layer(const Layer& last) const {
@@ -162,7 +151,8 @@ class WorkOfGroup {
       }
     for (const LayerId id : group_.layers)
       for (const TensorId output : present(network_.layer(id).outputs))
-        if (id == group_.layers.back() || leaves(output)) activations += elements_of(spec_, output) * bytes_of_(output);
+        if (id == group_.layers.back() || leaves_group(spec_, group_, output))
+          activations += elements_of(spec_, output) * bytes_of_(output);
     set(KernelTerm::kMb, 1e-6 * activations);
     set(KernelTerm::kWeightMb, 1e-6 * weights);
   }
@@ -173,12 +163,6 @@ class WorkOfGroup {
     const double own = elements_of(spec_, input);
     return reader.op->precision == PrecisionRule::kMovement ? std::min(own, elements_of(spec_, reader.outputs[0]))
                                                             : own;
-  }
-
-  bool leaves(TensorId output) const {
-    return spec_.output[output] || std::ranges::any_of(spec_.consumers[output], [&](LayerId reader) {
-             return std::ranges::find(group_.layers, reader) == group_.layers.end();
-           });
   }
 
   /// Thousands of them: columns of what the last product of an attention reads.

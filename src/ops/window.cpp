@@ -111,6 +111,14 @@ Shape WindowGeometry::output_shape() const {
   return shape;
 }
 
+bool WindowGeometry::are_patches() const {
+  constexpr std::int64_t kFewPositions = 64;
+  if (num_elements(kernel) == 1 && batch * num_elements(output) > kFewPositions) return false;
+  for (std::size_t d = 0; d < rank(); ++d)
+    if (strides[d] != kernel[d] || dilations[d] != 1 || pads_begin[d] != 0 || pads_end[d] != 0) return false;
+  return true;
+}
+
 WindowGeometry conv_geometry(const Layer& layer, const Shape& x, const Shape& w) {
   WindowGeometry g = start_with_weights(layer, x, w);
   g.out_channels = w[0];

@@ -23,6 +23,9 @@ struct WindowGeometry {
   std::size_t rank() const noexcept { return input.size(); }
   /// (batch, out_channels, output...).
   Shape output_shape() const;
+  /// Windows that neither overlap nor are padded, as a vision transformer cuts its image: rows of a matrix. Those of
+  /// one element only where there are few, since convolutions are good at them.
+  bool are_patches() const;
 };
 
 /// Conv, ConvInteger, QLinearConv, DeformConv: x is (N, C, d...), w is (M, C/group, k...).

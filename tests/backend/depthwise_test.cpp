@@ -1,10 +1,9 @@
-#include "backend/cpu/depthwise.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "backend/cpu/product.h"
 #include "backend/cpu_convolutions.h"
 #include "backend/seeds.h"
 

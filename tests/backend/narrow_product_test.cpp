@@ -1,7 +1,5 @@
 // Products with weights that stay narrow give the bits of those with packed float32 weights: a typed model is held to
 // the model that it was made from.
-#include "backend/cpu/narrow_product.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "backend/cpu/product.h"
 #include "core/parallel.h"
 #include "formats/stored_elements.h"
 

@@ -1,5 +1,3 @@
-#include "backend/cpu/patch_convolution.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cpu/product.h"
 #include "backend/cpu_convolutions.h"
 #include "backend/seeds.h"
 

@@ -1,10 +1,9 @@
-#include "backend/cpu/attention.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/packed_columns.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/softmax_loops.h"

@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "backend/cpu/choices.h"
-#include "backend/cpu/depthwise.h"
 #include "backend/cpu/known_choices.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/packed_product.h"
-#include "backend/cpu/pool.h"
+#include "backend/cpu/product.h"
 #include "ops/common.h"
 #include "ops/window.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/pool.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
 #include "core/vector_clones.h"

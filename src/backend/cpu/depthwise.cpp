@@ -1,7 +1,6 @@
-#include "backend/cpu/depthwise.h"
-
 #include <algorithm>
 
+#include "backend/cpu/product.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
@@ -54,11 +53,9 @@ class DepthwiseKernel final : public Kernel {
     thread_local ThreadMemory memory;
     const float* const in = each_ == 1 ? inputs[0]->data<float>() : repeated(*inputs[0], memory);
     const std::int64_t parts = (output_.width + kPart - 1) / kPart, tasks = images_ * output_.height * parts;
-    parallel_for(tasks, items_per_task(tasks, std::min(output_.width, kPart) * channels_),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t task = begin; task < end; ++task)
-                     run_part(in, inputs, *outputs[0], packed, task / parts, task % parts * kPart);
-                 });
+    parallel_each(tasks, items_per_task(tasks, std::min(output_.width, kPart) * channels_), [&](std::int64_t task) {
+      run_part(in, inputs, *outputs[0], packed, task / parts, task % parts * kPart);
+    });
   }
 
  private:
@@ -97,7 +94,8 @@ class DepthwiseKernel final : public Kernel {
       program_kernels().depthwise(part);
       o = next;
     }
-    finish(inputs, out + first * channels_, (row * output_.width + first) * channels_, (last - first) * channels_);
+    apply_post_ops(post_ops_, inputs, output.data<float>(), (row * output_.width + first) * channels_,
+                   (last - first) * channels_);
   }
 
   /// Each channel as often as there are outputs of it.
@@ -112,16 +110,6 @@ class DepthwiseKernel final : public Kernel {
 
   Inside columns_of(std::int64_t output) const {
     return inside(output * strides_.width - pads_.width, dilations_.width, window_.width, input_.width);
-  }
-
-  void finish(std::span<const Tensor* const> inputs, float* out, std::int64_t offset, std::int64_t count) const {
-    std::size_t input = 1;
-    for (const PostOp& op : post_ops_) {
-      if (op.kind == PostOp::Kind::kHardSwish)
-        program_kernels().unary(Instruction::kHardSwish)(out, out, count, 0, 0);
-      else
-        program_kernels().binary(Instruction::kAdd)(out, out, inputs[input++]->data<float>() + offset, count);
-    }
   }
 
   const std::int64_t images_, channels_;
@@ -144,6 +132,18 @@ PreparedObject pack_filters(const Tensor& weights) {
 }
 
 }  // namespace
+
+void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> inputs, float* output,
+                    std::int64_t first, std::int64_t count) {
+  float* const out = output + first;
+  std::size_t addend = 1;
+  for (const PostOp& op : ops) {
+    if (op.kind == PostOp::Kind::kHardSwish)
+      program_kernels().unary(Instruction::kHardSwish)(out, out, count, 0, 0);
+    else
+      program_kernels().binary(Instruction::kAdd)(out, out, inputs[addend++]->data<float>() + first, count);
+  }
+}
 
 std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
   const std::int64_t channels = spec.output[1];

@@ -1,11 +1,10 @@
-#include "backend/cpu/integer_convolution.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "backend/cpu/integer_product.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"

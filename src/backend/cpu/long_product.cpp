@@ -12,33 +12,6 @@ namespace ulpscope::cpu {
 namespace {
 
 /// A long sum as the sum of short ones.
-class SummedMatMul final : public Kernel {
- public:
-  /// `kernels`: one per piece of k. `results`: how many numbers each of them writes.
-  SummedMatMul(std::vector<std::unique_ptr<Kernel>> kernels, std::int64_t results)
-      : kernels_(std::move(kernels)), results_(results) {}
-
-  std::string name() const override { return fmt::format("{} sums, {}", kernels_.size(), kernels_[0]->name()); }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    thread_local ThreadMemory memory;
-    Tensor part = Tensor::borrow(DataType::kFloat32, {}, memory.floats(static_cast<std::size_t>(results_)), nullptr);
-    Tensor* const to = &part;
-    const float* const from = part.data<float>();
-    float* const sums = outputs[0]->data<float>();
-    kernels_[0]->run(inputs, outputs);
-    for (std::size_t i = 1; i < kernels_.size(); ++i) {
-      kernels_[i]->run(inputs, {&to, 1});
-      parallel_for(results_, items_per_task(results_, 1), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) sums[r] += from[r];
-      });
-    }
-  }
-
- private:
-  const std::vector<std::unique_ptr<Kernel>> kernels_;
-  const std::int64_t results_;
-};
-
 std::unique_ptr<Kernel> make_summed_matmul(MatMulSpec spec, const ObjectCache& cache) {
   constexpr std::int64_t kSum = 4096;
   std::int64_t results = spec.m * spec.n;
@@ -50,7 +23,22 @@ std::unique_ptr<Kernel> make_summed_matmul(MatMulSpec spec, const ObjectCache& c
     kernels.push_back(make_short_matmul_kernel(spec, cache));
     spec.bias = {};
   }
-  return std::make_unique<SummedMatMul>(std::move(kernels), results);
+  std::string name = fmt::format("{} sums, {}", kernels.size(), kernels[0]->name());
+  auto run = [=, kernels = std::move(kernels)](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+    thread_local ThreadMemory memory;
+    Tensor part = Tensor::borrow(DataType::kFloat32, {}, memory.floats(static_cast<std::size_t>(results)), nullptr);
+    Tensor* const to = &part;
+    const float* const from = part.data<float>();
+    float* const sums = outputs[0]->data<float>();
+    kernels[0]->run(inputs, outputs);
+    for (std::size_t i = 1; i < kernels.size(); ++i) {
+      kernels[i]->run(inputs, {&to, 1});
+      parallel_for(results, items_per_task(results, 1), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) sums[r] += from[r];
+      });
+    }
+  };
+  return make_kernel(std::move(name), std::move(run));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Einsum of two tensors as products of matrices, and Softmax over other than last dimensions.
 #include <algorithm>
 
-#include "backend/cpu/column_softmax.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
-#include "backend/cpu/movement.h"
 #include "ops/contraction/einsum_form.h"
 
 namespace ulpscope::cpu {
@@ -53,12 +52,9 @@ int Lowering::arranged(int slot, const std::vector<std::int64_t>& strides, const
 }
 
 bool Lowering::lower_einsum(const LayerKernel& kernel) {
-  std::vector<Shape> shapes;
-  for (const Operand& operand : kernel.operands) {
-    if (operand.tensor == kNone || operand.is_encoded() || !spec_.is_held_as_float(operand.tensor)) return false;
-    shapes.push_back(shape(operand.tensor));
-  }
-  if (shapes.size() != 2 || kernel.accumulator) return false;
+  const auto floats = float_shapes(spec_, kernel);
+  if (!floats || floats->size() != 2 || kernel.accumulator) return false;
+  const std::vector<Shape>& shapes = *floats;
   const auto form = ops::einsum_form(layer(kernel.layer), shapes);
   auto roles = form ? ops::roles_of(*form, shapes) : std::nullopt;
   if (!roles || num_elements(form->sizes) == 0) return false;

@@ -2,12 +2,8 @@
 // the operator's reference kernel.
 #include <algorithm>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
-#include "backend/cpu/movement.h"
-#include "backend/cpu/nbits_product.h"
-#include "backend/cpu/pool.h"
-#include "backend/cpu/resample.h"
 #include "backend/reference_kernel.h"
 #include "formats/stored_elements.h"
 #include "ops/window.h"

@@ -1,20 +1,15 @@
 // Matrix products and convolutions.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "backend/cpu/choices.h"
-#include "backend/cpu/integer_convolution.h"
 #include "backend/cpu/integer_product.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
-#include "backend/cpu/narrow_product.h"
-#include "backend/cpu/nbits_product.h"
-#include "backend/cpu/reorder.h"
+#include "backend/cpu/product.h"
 #include "backend/product_form.h"
 #include "backend/reference_kernel.h"
 #include "core/parallel.h"
 #include "engine/constant_inputs.h"
-#include "engine/scale_shift.h"
 #include "graph/deferred_fold.h"
 #include "ops/forms.h"
 #include "ops/window.h"
@@ -232,10 +227,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
     if (next->instruction == Instruction::kHardSwish) {
       spec.post_ops.push_back({PostOp::Kind::kHardSwish});
     } else {
-      const Load* load = addend(epilogue, *next, results.done);
-      if (load == nullptr || load->per_channel || load->operand.is_encoded() ||
-          spec_.is_constant(load->operand.tensor) || shape(load->operand.tensor) != epilogue.domain)
-        break;
+      const Load* load = computed_addend(spec_, epilogue, *next, results.done);
+      if (load == nullptr) break;
       spec.post_ops.push_back({PostOp::Kind::kAddTensor});
       addends.push_back(&load->operand);
     }

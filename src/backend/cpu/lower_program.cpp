@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
-#include "backend/cpu/movement.h"
-#include "backend/cpu/reorder.h"
-#include "engine/scale_shift.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {

@@ -7,8 +7,7 @@
 
 #include "backend/conversion.h"
 #include "backend/cpu/join.h"
-#include "backend/cpu/reorder.h"
-#include "backend/reference_kernel.h"
+#include "backend/cpu/layer_kernels.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "backend/cpu/pool.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/program_kernels.h"
 #include "core/parallel.h"
 
@@ -37,10 +37,9 @@ class MaxPoolKernel final : public Kernel {
     const std::int64_t row = out_[1] * channels_;
     const std::int64_t grain =
         std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * kernel_[0] * kernel_[1]));
-    parallel_for(batch_ * out_[0], grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t y = begin; y < end; ++y)
-        for (std::int64_t x = 0; x < out_[1]; ++x)
-          pool(in + y / out_[0] * in_[0] * in_[1] * channels_, y % out_[0], x, out + y * row + x * channels_);
+    parallel_each(batch_ * out_[0], grain, [&](std::int64_t y) {
+      for (std::int64_t x = 0; x < out_[1]; ++x)
+        pool(in + y / out_[0] * in_[0] * in_[1] * channels_, y % out_[0], x, out + y * row + x * channels_);
     });
   }
 

@@ -1,10 +1,9 @@
-#include "backend/cpu/narrow_product.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "backend/cpu/product.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
 #include "formats/stored_elements.h"

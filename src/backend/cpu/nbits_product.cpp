@@ -1,10 +1,9 @@
-#include "backend/cpu/nbits_product.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "backend/prepared_constants.h"

@@ -154,20 +154,6 @@ class PrimitiveKernel final : public Kernel {
   mutable std::atomic<Call*> idle_ = nullptr;
 };
 
-/// Made and run with one thread.
-class OneThreadKernel final : public Kernel {
- public:
-  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
-  std::string name() const override { return "one thread, " + kernel_->name(); }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const ScopedThreads single(1);
-    kernel_->run(inputs, outputs);
-  }
-
- private:
-  const std::unique_ptr<Kernel> kernel_;
-};
-
 /// What `make(one_thread)` makes, which may be null, and run with one thread where `make` says so. So it is made, too,
 /// where one thread takes less time for so many operations than the others take to begin and to meet again.
 template <typename Make>
@@ -177,8 +163,12 @@ std::unique_ptr<Kernel> with_threads_for(std::int64_t operations, const Make& ma
   std::optional<ScopedThreads> single;
   if (one_thread) single.emplace(1);
   std::unique_ptr<Kernel> kernel = make(one_thread);
-  if (kernel && one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
-  return kernel;
+  if (kernel == nullptr || !one_thread) return kernel;
+  std::string name = "one thread, " + kernel->name();
+  return make_kernel(std::move(name), [kernel = std::move(kernel)](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+    const ScopedThreads alone(1);
+    kernel->run(inputs, outputs);
+  });
 }
 
 /// Kept by its kernel.

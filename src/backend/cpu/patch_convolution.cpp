@@ -1,5 +1,3 @@
-#include "backend/cpu/patch_convolution.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/product.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/file.h"
@@ -161,14 +160,12 @@ class PatchConvolution final : public Kernel {
     const Index rest = images_ * blocks * g_.groups, panel = program_kernels().product.panel;
     const Index each = std::max<Index>(1, g_.k(phases_[0]) * blocks_[0].count * g_.out);
     const Index parts = std::clamp<Index>(std::min(kTasks / rest, each / kTask), 1, (g_.out + panel - 1) / panel);
-    parallel_for(rest * parts, std::max<Index>(1, kTask * parts / each), [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        const Index task = i / parts, panels = (g_.out + panel - 1) / panel;
-        const Index from = i % parts * panels / parts * panel, to = (i % parts + 1) * panels / parts * panel;
-        const Piece piece{task / g_.groups / blocks, task % g_.groups, from, std::min(to, g_.out) - from};
-        run_piece(inputs, outputs[0]->data<float>(), weights,
-                  blocks_[static_cast<std::size_t>(task / g_.groups % blocks)], piece);
-      }
+    parallel_each(rest * parts, std::max<Index>(1, kTask * parts / each), [&](Index i) {
+      const Index task = i / parts, panels = (g_.out + panel - 1) / panel;
+      const Index from = i % parts * panels / parts * panel, to = (i % parts + 1) * panels / parts * panel;
+      const Piece piece{task / g_.groups / blocks, task % g_.groups, from, std::min(to, g_.out) - from};
+      run_piece(inputs, outputs[0]->data<float>(), weights,
+                blocks_[static_cast<std::size_t>(task / g_.groups % blocks)], piece);
     });
   }
 
@@ -218,7 +215,7 @@ class PatchConvolution final : public Kernel {
     if (!weights.finite)
       for (Index i = 0; i < block.count; ++i) add_what_is_there(image, phase, block.first + i, part, i);
     for (Index i = 0; i < block.count && !post_ops_.empty(); ++i)
-      apply_post_ops(inputs, output, first + i * part.out_stride, piece.columns);
+      apply_post_ops(post_ops_, inputs, output, first + i * part.out_stride, piece.columns);
   }
 
   /// The input at a place of the window of output `number`; null outside of the image.
@@ -257,17 +254,6 @@ class PatchConvolution final : public Kernel {
           sum = std::fma(a[i], b[i * stored], sum);
       }
       part.out[row * part.out_stride + column] = part.bias == nullptr ? sum : sum + part.bias[column];
-    }
-  }
-
-  void apply_post_ops(std::span<const Tensor* const> inputs, float* output, Index first, Index count) const {
-    float* const out = output + first;
-    std::size_t addend = 1;
-    for (const PostOp& op : post_ops_) {
-      if (op.kind == PostOp::Kind::kHardSwish)
-        program_kernels().unary(Instruction::kHardSwish)(out, out, count, 0, 0);
-      else
-        program_kernels().binary(Instruction::kAdd)(out, out, inputs[addend++]->data<float>() + first, count);
     }
   }
 

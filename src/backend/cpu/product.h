@@ -5,7 +5,7 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,5 +74,46 @@ struct ConvolutionSpec {
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
 /// Nothing when there is no fast kernel for it; of bytes, none with instructions for them.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+/// What follows a convolution, on `count` of its results in `output`, from `first` on. Tensors that are added are the
+/// kernel's inputs 1, 2, ...
+void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> inputs, float* output,
+                    std::int64_t first, std::int64_t count);
+
+/// As make_convolution_kernel(), of every channel by itself. Every sum adds up the window in its order, then the bias:
+/// the same bits for any number of threads. Nothing for other convolutions than those of float32 with one input channel
+/// in each of some groups.
+std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+/// As make_convolution_kernel(), as products of matrices by our own loops; for float32, transposed ones too. What the
+/// windows of some outputs read is copied side by side, and multiplied by the weights. Each result has the bits that
+/// ProductPart says, over the places of its window in their order and the channels of each; what the window has outside
+/// of the image counts as zero, and as nothing where a weight is not finite. Nothing for steps of a transposed one that
+/// are too long to be cut by.
+std::unique_ptr<Kernel> make_patch_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+/// As make_convolution_kernel() of bytes, for processors without dot products of them: what the windows of some outputs
+/// read is widened to 16 bits side by side, and multiplied by the weights (IntegerPart). Nothing for groups and
+/// transposed ones, and where multiplies_integers() of the products in a sum is false.
+/// Of the type int16, both the input and the weights are bytes less their zero points, in any groups, and the results
+/// are the sums as int32.
+std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+/// The same by dot products of bytes. Inputs of the kernel: uint8 [n, spatial..., c], and its zero point, which is
+/// there outside of the image. The weights are int16 that int8 holds, less their zero points. Nothing on other
+/// processors.
+std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+/// As make_matmul_kernel(), with weights that stay in the narrow type that their file has. Columns of the weights are
+/// widened, block by block, into memory of the thread that multiplies them: no float32 copy
+/// is kept, and every run reads half of the bytes. `weights`: a matrix [k, n], [n, k] if spec.transpose_b, float32 by
+/// its type; rounded by `first` and `last`. The bits are those of make_matmul_kernel(). Nothing for weights that are
+/// not stored as float16 or bfloat16, for products of more than two matrices, for long sums, and without AVX-512,
+/// where oneDNN's sums depend on how a product is cut.
+std::unique_ptr<Kernel> make_narrow_matmul_kernel(const MatMulSpec& spec, const Tensor& weights, Rounding first,
+                                                  Rounding last);
+
+/// The elements are float16 or bfloat16 in the file, and not in memory.
+bool is_stored_narrow(const Tensor& value);
 
 }  // namespace ulpscope::cpu

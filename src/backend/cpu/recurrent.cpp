@@ -14,7 +14,6 @@ namespace {
 
 using ops::RecurrentCell;
 
-
 /// R of one direction as matrices [k, columns] in panels. A GRU that resets the state first has two: of its gates, and
 /// of its candidate.
 struct PackedForm {
@@ -73,13 +72,11 @@ class RecurrentKernel final : public Kernel {
     const std::int64_t share = (s.batch * s.directions + num_threads() - 1) / num_threads();
     const std::int64_t rows = std::min(s.batch, std::clamp<std::int64_t>(share, 4, 64));
     const std::int64_t blocks = (s.batch + rows - 1) / rows;
-    parallel_for(s.directions * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t first = i % blocks * rows;
-        Block block{i / blocks, first, std::min(rows, s.batch - first),
-                    static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size()};
-        run_block(block, inputs, outputs);
-      }
+    parallel_each(s.directions * blocks, 1, [&](std::int64_t i) {
+      const std::int64_t first = i % blocks * rows;
+      Block block{i / blocks, first, std::min(rows, s.batch - first),
+                  static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size()};
+      run_block(block, inputs, outputs);
     });
   }
 

@@ -1,9 +1,8 @@
-#include "backend/cpu/reorder.h"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
+#include "backend/cpu/layer_kernels.h"
 #include "backend/prepared_constants.h"
 #include "backend/strides.h"
 #include "core/parallel.h"
@@ -40,49 +39,36 @@ Interleave interleave_of(std::int64_t planes) {
   }
 }
 
-/// A batch of matrix transpositions: [batch, rows, columns] to [batch, columns, rows].
-class ReorderKernel final : public Kernel {
- public:
-  ReorderKernel(std::int64_t batch, std::int64_t rows, std::int64_t columns, Rounding rounding)
-      : batch_(batch), rows_(rows), columns_(columns), rounding_(rounding), interleave_(interleave_of(rows)) {}
-
-  std::string name() const override { return "reorder"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    float* out = outputs[0]->data<float>();
-    if (interleave_ != nullptr) {
-      run_interleaved(inputs[0]->data<float>(), out);
-    } else {
-      const std::array<std::int64_t, 3> from{rows_ * columns_, 1, columns_}, to{rows_ * columns_, rows_, 1};
-      ops::copy_strided(DataType::kFloat32, inputs[0]->raw(), from, out, to, {batch_, columns_, rows_});
-    }
-    round_parallel(out, out, batch_ * rows_ * columns_, rounding_);
-  }
-
- private:
-  void run_interleaved(const float* in, float* out) const {
-    constexpr std::int64_t kPixels = 2048;
-    const std::int64_t blocks = (columns_ + kPixels - 1) / kPixels;
-    parallel_for(
-        batch_ * blocks, items_per_task(batch_ * blocks, kPixels * rows_), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t task = begin; task < end; ++task) {
-            const std::int64_t image = task / blocks * rows_ * columns_, first = task % blocks * kPixels;
-            interleave_(in + image + first, columns_, out + image + first * rows_, std::min(kPixels, columns_ - first));
-          }
-        });
-  }
-
-  const std::int64_t batch_, rows_, columns_;
-  const Rounding rounding_;
-  const Interleave interleave_;
-};
+/// Of a batch of images.
+void run_interleaved(Interleave interleave, const float* in, float* out, std::int64_t batch, std::int64_t planes,
+                     std::int64_t pixels) {
+  constexpr std::int64_t kPixels = 2048;
+  const std::int64_t blocks = (pixels + kPixels - 1) / kPixels;
+  parallel_each(batch * blocks, items_per_task(batch * blocks, kPixels * planes), [&](std::int64_t task) {
+    const std::int64_t image = task / blocks * planes * pixels, first = task % blocks * kPixels;
+    interleave(in + image + first, pixels, out + image + first * planes, std::min(kPixels, pixels - first));
+  });
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_reorder_kernel(const Shape& shape, Layout to, Rounding rounding) {
   std::int64_t spatial = 1;
   for (std::size_t d = 2; d < shape.size(); ++d) spatial *= shape[d];
-  if (to == Layout::kChannelsLast) return std::make_unique<ReorderKernel>(shape[0], shape[1], spatial, rounding);
-  return std::make_unique<ReorderKernel>(shape[0], spatial, shape[1], rounding);
+  // A batch of matrix transpositions: [batch, rows, columns] to [batch, columns, rows].
+  const bool to_last = to == Layout::kChannelsLast;
+  const std::int64_t batch = shape[0], rows = to_last ? shape[1] : spatial, columns = to_last ? spatial : shape[1];
+  const Interleave interleave = interleave_of(rows);
+  return make_kernel("reorder", [=](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+    float* out = outputs[0]->data<float>();
+    if (interleave != nullptr) {
+      run_interleaved(interleave, inputs[0]->data<float>(), out, batch, rows, columns);
+    } else {
+      const std::array<std::int64_t, 3> from{rows * columns, 1, columns}, into{rows * columns, rows, 1};
+      ops::copy_strided(DataType::kFloat32, inputs[0]->raw(), from, out, into, {batch, columns, rows});
+    }
+    round_parallel(out, out, batch * rows * columns, rounding);
+  });
 }
 
 }  // namespace ulpscope::cpu

@@ -1,8 +1,7 @@
-#include "backend/cpu/resample.h"
-
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/layer_kernels.h"
 #include "core/parallel.h"
 
 namespace ulpscope::cpu {
@@ -16,15 +15,13 @@ struct Pass {
   std::int64_t size() const { return outer * output * inner; }
   void run(const float* in, float* out) const {
     if (inner == 1) {
-      parallel_for(outer, items_per_task(outer, output * table.taps), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) compute_row(in + row * input, out + row * output);
-      });
+      parallel_each(outer, items_per_task(outer, output * table.taps),
+                    [&](std::int64_t row) { compute_row(in + row * input, out + row * output); });
       return;
     }
     const std::int64_t rows = outer * output;
-    parallel_for(rows, items_per_task(rows, inner * table.taps), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row)
-        compute(in + row / output * input * inner, row % output, out + row * inner);
+    parallel_each(rows, items_per_task(rows, inner * table.taps), [&](std::int64_t row) {
+      compute(in + row / output * input * inner, row % output, out + row * inner);
     });
   }
 
@@ -63,30 +60,6 @@ struct Pass {
   }
 };
 
-class ResampleKernel final : public Kernel {
- public:
-  explicit ResampleKernel(std::vector<Pass> passes) : passes_(std::move(passes)) {}
-
-  std::string name() const override { return "resampled"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const float* in = inputs[0]->data<float>();
-    std::vector<float> made, next;
-    for (std::size_t i = 0; i + 1 < passes_.size(); ++i) {
-      next.resize(static_cast<std::size_t>(passes_[i].size()));
-      passes_[i].run(in, next.data());
-      made.swap(next);
-      in = made.data();
-    }
-    if (passes_.empty())
-      std::memcpy(outputs[0]->raw(), in, inputs[0]->bytes());
-    else
-      passes_.back().run(in, outputs[0]->data<float>());
-  }
-
- private:
-  const std::vector<Pass> passes_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_resample_kernel(Shape shape, std::vector<ops::ResampledAxis> axes) {
@@ -98,7 +71,20 @@ std::unique_ptr<Kernel> make_resample_kernel(Shape shape, std::vector<ops::Resam
         {std::move(a), num_elements({shape.begin(), at}), *at, output, num_elements({at + 1, shape.end()})});
     *at = output;
   }
-  return std::make_unique<ResampleKernel>(std::move(passes));
+  return make_kernel("resampled", [passes = std::move(passes)](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+    const float* in = inputs[0]->data<float>();
+    std::vector<float> made, next;
+    for (std::size_t i = 0; i + 1 < passes.size(); ++i) {
+      next.resize(static_cast<std::size_t>(passes[i].size()));
+      passes[i].run(in, next.data());
+      made.swap(next);
+      in = made.data();
+    }
+    if (passes.empty())
+      std::memcpy(outputs[0]->raw(), in, inputs[0]->bytes());
+    else
+      passes.back().run(in, outputs[0]->data<float>());
+  });
 }
 
 }  // namespace ulpscope::cpu

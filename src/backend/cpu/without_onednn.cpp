@@ -1,9 +1,8 @@
 // In the place of product.cpp, convolution.cpp and onednn_library.cpp, where oneDNN is not there.
-#include "backend/cpu/depthwise.h"
 #include "backend/cpu/integer_product.h"
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/packed_product.h"
-#include "backend/cpu/patch_convolution.h"
-#include "backend/cpu/pool.h"
+#include "backend/cpu/product.h"
 
 namespace ulpscope::cpu {
 

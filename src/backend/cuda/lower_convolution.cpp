@@ -120,8 +120,8 @@ Convolutions::Filters Convolutions::filters_of(const ProductKernel& kernel) cons
   return filters;
 }
 
-/// Windows that do not overlap, as a vision transformer cuts its image: each is a row of a matrix, in a copy that is
-/// smaller than what a convolution would read again and again. cuDNN is slow at such strides.
+/// Windows that are rows of a matrix, in a copy that is smaller than what a convolution would read again and again.
+/// cuDNN is slow at such strides.
 bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
@@ -130,11 +130,7 @@ bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
   const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
   const std::size_t rank = g.rank();
-  // Windows of one element are convolutions that cuDNN is good at, but where there are only few.
-  constexpr std::int64_t kFewPositions = 64;
-  if (g.groups != 1 || (num_elements(g.kernel) == 1 && input[0] * num_elements(g.output) > kFewPositions)) return false;
-  for (std::size_t d = 0; d < rank; ++d)
-    if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 || g.pads_end[d] != 0) return false;
+  if (g.groups != 1 || !g.are_patches()) return false;
   MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = window[0], .k = num_elements(window) / window[0]};
   spec.operands = type_of(kernel.operands[0].rounding);
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
@@ -340,10 +336,8 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
       with.steps.push_back({*kind});
       step.steps.push_back({});
     } else {
-      const Load* load = addend(epilogue, *next, done);
-      if (load == nullptr || load->per_channel || load->operand.is_encoded() ||
-          spec_.is_constant(load->operand.tensor) || shape(load->operand.tensor) != epilogue.domain)
-        break;
+      const Load* load = computed_addend(spec_, epilogue, *next, done);
+      if (load == nullptr) break;
       const View view = memory_.read_as(load->operand, memory_.device_view(load->operand).type,
                                         channels_last_strides(epilogue.domain));
       if (!is_exact(view.type, load->operand.rounding)) break;

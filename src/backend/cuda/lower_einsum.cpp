@@ -135,12 +135,8 @@ std::optional<Layers::IndexedProduct> Layers::indexed_product(const ops::EinsumF
 }
 
 bool Layers::lower_einsum(const LayerKernel& kernel) {
-  std::vector<Shape> shapes;
-  for (const Operand& operand : kernel.operands) {
-    if (operand.tensor == kNone || operand.is_encoded() || !spec_.is_held_as_float(operand.tensor)) return false;
-    shapes.push_back(shape(operand.tensor));
-  }
-  const auto form = ops::einsum_form(layer(kernel.layer), shapes);
+  const auto shapes = float_shapes(spec_, kernel);
+  const auto form = shapes ? ops::einsum_form(layer(kernel.layer), *shapes) : std::nullopt;
   const Store& store = kernel.outputs[0];
   if (!form || kernel.operands.size() != 2 || kernel.accumulator ||
       !is_exact(memory_.stored_type(store), store.rounding))

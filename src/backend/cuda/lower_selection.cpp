@@ -13,41 +13,27 @@ namespace ulpscope::cuda {
 namespace {
 
 /// Throws for an index outside of a dimension, as the operator does.
-class IndexCheck final : public Kernel {
- public:
-  IndexCheck(const Layer& layer, std::int64_t size) : layer_(layer), size_(size) {}
-  std::string name() const override { return "check of indices"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const>) const override {
+std::unique_ptr<Kernel> index_check(const Layer& layer, std::int64_t size) {
+  return make_kernel("check of indices", [&layer, size](Kernel::Inputs inputs, Kernel::Outputs) {
     const Tensor indices = inputs[0]->cast(DataType::kInt64);
     for (std::int64_t index : indices.values<std::int64_t>())
-      if (index < -size_ || index >= size_)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("index {} is outside of [{}, {}]", index, -size_, size_ - 1), place_of("run", layer_));
-  }
-
- private:
-  const Layer& layer_;
-  const std::int64_t size_;
-};
+      if (index < -size || index >= size)
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("index {} is outside of [{}, {}]", index, -size, size - 1),
+                    place_of("run", layer));
+  });
+}
 
 /// The places that a GatherElements or GatherND takes elements or slices from, as row-major numbers: the operator
-/// itself, on numbers. Throws for an index outside of its dimension, as the operator does.
-class PlacesOfIndices final : public Kernel {
- public:
-  /// `dims`: the leading dimensions of the data that an index chooses a place of.
-  PlacesOfIndices(const Layer& layer, const Shape& dims)
-      : kernel_(make_reference_kernel(layer, {DataType::kInt32}, {Rounding::kNone}, false)),
-        numbers_(numbered(DataType::kInt32, dims, 0)) {}
-  std::string name() const override { return "places of indices"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const Tensor* const both[]{&numbers_, inputs[0]};
-    kernel_->run(both, outputs);
-  }
-
- private:
-  const std::shared_ptr<const Kernel> kernel_;
-  const Tensor numbers_;
-};
+/// itself, on numbers. Throws for an index outside of its dimension, as the operator does. `dims`: the leading
+/// dimensions of the data that an index chooses a place of.
+std::unique_ptr<Kernel> places_of_indices(const Layer& layer, const Shape& dims) {
+  return make_kernel("places of indices",
+                     [kernel = make_reference_kernel(layer, {DataType::kInt32}, {Rounding::kNone}, false),
+                      numbers = numbered(DataType::kInt32, dims, 0)](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+                       const Tensor* const both[]{&numbers, inputs[0]};
+                       kernel->run(both, outputs);
+                     });
+}
 
 }  // namespace
 
@@ -59,7 +45,7 @@ bool Layers::lower_gather(const LayerKernel& kernel) {
   // An index outside of the dimension has to be an error, which a kernel on the device cannot raise.
   const int on_host = memory_.host_of(l.inputs[1]);
   if (on_host < 0) return false;
-  steps_.add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
+  steps_.add(HostStep{index_check(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
   const View from = memory_.device_view(kernel.operands[0]), indices = memory_.device_view(kernel.operands[1]);
   const View to = memory_.define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
   steps_.add(KernelStep{
@@ -85,7 +71,7 @@ bool Layers::lower_chosen(const LayerKernel& kernel) {
   const Shape& to = shape(l.outputs[0]);
   const Shape rows(to.begin(), to.end() - static_cast<std::ptrdiff_t>(slice.size()));
   const int places = steps_.new_host(DataType::kInt32, rows);
-  steps_.add(HostStep{std::make_shared<PlacesOfIndices>(l, chosen), {on_host}, {places}});
+  steps_.add(HostStep{places_of_indices(l, chosen), {on_host}, {places}});
   const View at = steps_.new_view(DataType::kInt32, rows, ops::strides_of(rows));
   steps_.add(UploadStep{places, pointer(at)});
   const DataType type = memory_.device_view(kernel.operands[0]).type;
