@@ -6,6 +6,10 @@
 
 namespace ulpscope {
 
+/// So many outputs of a run share one block, which its owners look at and drop; fewer are kept one by one by who runs
+/// the network, and a block for all would stay with the last.
+inline constexpr std::size_t kManyResults = 16;
+
 /// Bytes that are in use from step `first` to step `last`, both included. `first` < 0: never.
 struct ArenaEntry {
   std::size_t bytes = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -91,8 +92,7 @@ void CpuPlan::place_results() {
     bytes += bytes_of(made_.slots[root]);
     ++count;
   }
-  // Under a limit, what nobody needs goes back to the system.
-  if (count >= kManyResults) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : 1);
+  if (count >= kManyResults) bytes_of_results_ = bytes;
 }
 
 /// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
@@ -269,7 +269,7 @@ std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
 
 std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound) const {
   std::vector<char> is_output(made_.slots.size(), 0);
-  const std::shared_ptr<std::byte> block = results_ == nullptr ? nullptr : results_->take();
+  const std::shared_ptr<std::byte> block = bytes_of_results_ == 0 ? nullptr : allocate_elements(bytes_of_results_);
   for (int number : made_.outputs) {
     const auto i = static_cast<std::size_t>(root_of(made_.slots, number));
     if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -11,7 +10,6 @@
 #include "backend/arena.h"
 #include "backend/backend.h"
 #include "backend/kernel.h"
-#include "backend/result_blocks.h"
 #include "core/placed_team.h"
 
 namespace ulpscope::cpu {
@@ -56,7 +54,7 @@ struct Steps {
   std::vector<Step> steps;
   std::vector<int> inputs;  ///< Slots of the network's inputs.
   std::vector<int> outputs;
-  std::vector<StoredValue> values;  ///< In the order of their steps.
+  std::vector<StoredValue> values;      ///< In the order of their steps.
   std::vector<PreparedSource> weights;  ///< What kernels ask for when they run.
 };
 
@@ -78,29 +76,31 @@ class CpuPlan final : public Plan {
   void place_slots();
   void place_results();
   void choose_kept_values();
-  /// So many stretches apart a store of this size can have two runs; 0: not even one stretch.
+  /// The least k so that a store of this size holds, of two runs, what is alive at every k-th chosen step; 0: none.
   int stretches_apart(std::size_t byte_limit) const noexcept;
-  /// True for what a step computes and one output hands out, or a view of it: every run binds a new tensor to it.
+  /// Whether a step computes it, and exactly one output of the network is it or a view of it: then every run computes
+  /// into a new tensor.
   bool is_fresh_output(int root) const;
-  /// Binds new tensors to the outputs that a run computes into such; tells which slots these are.
+  /// Binds new tensors to such slots; says, per slot, whether it is one.
   std::vector<char> bind_fresh_outputs(std::vector<Tensor>& bound) const;
   /// What one run works on.
   struct Workspace {
-    const std::byte* arena = nullptr;  ///< That the tensors lie in.
+    const std::byte* arena = nullptr;  ///< Where the tensors lie.
     std::vector<Tensor> bound;         ///< Per slot.
   };
   Workspace take_workspace(std::byte* arena) const;
   /// Binds the slots whose values the store has, and tells for each step whether it has to run.
   std::vector<char> reuse(ActivationStore& store, std::vector<Tensor>& bound) const;
-  /// `times`: empty, or one per step, whose time becomes the least of what it was and what it is.
+  /// `times`: empty, or one per step, of which each keeps the least of its runs.
   void run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept,
                  std::span<StepTime> times) const;
 
   /// How long the last run took.
   mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
-  std::vector<char> fresh_;                ///< Per slot that is no view: see is_fresh_output.
-  std::shared_ptr<ResultBlocks> results_;  ///< For fresh outputs, where they are many; at these offsets, likewise.
+  std::vector<char> fresh_;  ///< Per slot that is no view: see is_fresh_output.
+  /// Of all fresh outputs, where they are many and share a block; 0: each has memory of its own.
+  std::size_t bytes_of_results_ = 0;
   std::vector<std::size_t> offsets_of_results_;
   std::vector<std::size_t> kept_bytes_;  ///< By k - 1: of what a store gets, where that is asked of every k-th stretch.
   std::size_t arena_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/arena.h"
 #include "backend/cuda/scout.h"
 #include "backend/cuda/weight_budget.h"
 #include "ulpscope/error.h"
@@ -83,8 +84,7 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
                    const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* wanted, Ends ends)
     : Plan(std::move(spec), std::move(schedule)), weights_(weights) {
   Runtime& runtime = Runtime::get();
-  const std::lock_guard lock(runtime.device().mutex());
-  runtime.device().enter();
+  const auto lock = runtime.device().lock();
   identity_ = runtime.identity();
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   const auto lower_for = [&](LoweringTarget& target) {
@@ -274,7 +274,7 @@ void CudaPlan::find_ranges() {
 }
 
 void CudaPlan::place_results() {
-  constexpr std::size_t kAlignment = 64, kKept = 3;
+  constexpr std::size_t kAlignment = 64;
   offsets_of_results_.assign(made_.host.size(), kNoPlace);
   std::vector<char> is_output(made_.host.size(), 0);
   for (int value : made_.outputs) is_output[value] = 1;
@@ -288,8 +288,7 @@ void CudaPlan::place_results() {
     bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
     ++count;
   }
-  // Under a limit, what nobody needs goes back to the system.
-  if (count >= kManyResults) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : kKept);
+  if (count >= kManyResults) bytes_of_results_ = bytes;
 }
 
 }  // namespace ulpscope::cuda

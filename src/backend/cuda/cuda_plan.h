@@ -13,7 +13,6 @@
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
 #include "backend/device_plan.h"
-#include "backend/result_blocks.h"
 
 namespace ulpscope::cuda {
 
@@ -95,7 +94,7 @@ class CudaPlan final : public Plan, public DevicePlan {
   /// Of the one range that there is, when a store was given: between checkpoints.
   mutable std::vector<Checkpoint> checkpoints_;
   mutable std::vector<Range> stretches_;
-  std::shared_ptr<ResultBlocks> results_;        ///< Null: each result has memory of its own.
+  std::size_t bytes_of_results_ = 0;  ///< Of all, in one block; 0: each has memory of its own.
   static constexpr std::size_t kNoPlace = static_cast<std::size_t>(-1);
   std::vector<std::size_t> offsets_of_results_;  ///< Per value of the host; kNoPlace: not in the block.
 };

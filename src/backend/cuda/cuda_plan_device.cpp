@@ -42,9 +42,8 @@ std::vector<DeviceTensor> CudaPlan::outputs() const {
 }
 
 void CudaPlan::run(std::span<void* const> inputs, std::span<void* const> outputs, CallerStream stream) const {
-  const Device& device = Device::get();
-  const std::lock_guard lock(Device::get().mutex());
-  device.enter();
+  Device& device = Device::get();
+  const auto lock = device.lock();
   device.wait_for(static_cast<Stream>(stream));
   callers_.clear();
   for (const auto& tensors : {inputs, outputs})

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_plan.h"
+#include "core/memory.h"
 
 namespace ulpscope::cuda {
 
@@ -128,13 +129,12 @@ void CudaPlan::keep_values(const Checkpoint& checkpoint, ActivationStore& store)
 /// run enqueues them one by one: it may be the only one, and a recording would take longer.
 std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
   Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
+  const auto lock = device.lock();
   std::vector<Tensor> host(made_.host.size());
   for (std::size_t i = 0; i < host.size(); ++i)
     if (const int input = made_.host[i].input; input >= 0) host[i] = inputs[static_cast<std::size_t>(input)];
   const bool shares = store != nullptr && ranges_.size() == 1;
-  run_steps(host, results_ != nullptr ? results_->take() : nullptr, [&](std::size_t range) {
+  run_steps(host, bytes_of_results_ > 0 ? allocate_elements(bytes_of_results_) : nullptr, [&](std::size_t range) {
     if (shares)
       launch_sharing(*store, keep);
     else if (store != nullptr || has_run_)
@@ -193,8 +193,7 @@ std::optional<double> CudaPlan::microseconds() const {
   // With work of the CPU in between, what the device takes says little.
   if (ranges_.size() > 1) return std::nullopt;
   Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
+  const auto lock = device.lock();
   if (ranges_.empty()) return 0.0;
   launch(ranges_[0]);
   // The clock of a GPU that had nothing to do rises for some milliseconds; the least of many runs is what stays the
@@ -227,8 +226,7 @@ std::string describe_step(const Step& step) {
 
 std::vector<StepTime> CudaPlan::profile(std::span<const Tensor>) const {
   Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
+  const auto lock = device.lock();
   std::vector<StepTime> times;
   for (const Step& step : made_.steps)
     if (runs_on_device(step))

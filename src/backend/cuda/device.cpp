@@ -8,6 +8,7 @@
 #include "backend/cuda/kernel_cache.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "ulpscope/data_type.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -89,6 +90,12 @@ Device::Device() {
   enter();
   check(d.stream_create(&stream_, kNonBlockingStream), "make a stream");
   for (Event* event : {&before_, &after_}) check(d.event_create(event, kEventWithoutTime), "make an event");
+}
+
+std::unique_lock<std::recursive_mutex> Device::lock() {
+  std::unique_lock held(mutex_);
+  enter();
+  return held;
 }
 
 void Device::enter() const { check(driver().context_set_current(context_), "use its context"); }

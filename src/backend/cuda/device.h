@@ -13,7 +13,6 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/generated_sources.h"
-#include "ulpscope/data_type.h"
 
 namespace ulpscope::cuda {
 
@@ -62,6 +61,8 @@ class Device {
   int multiprocessors() const noexcept { return multiprocessors_; }
   Stream stream() const noexcept { return stream_; }
   std::recursive_mutex& mutex() noexcept { return mutex_; }
+  /// Holds mutex(), and the context is that of the calling thread.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
 
   /// Makes the GPU's context that of the calling thread.
   void enter() const;

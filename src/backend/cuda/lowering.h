@@ -38,6 +38,20 @@ class LoweringTarget {
   virtual bool is_hopper() = 0;
 };
 
+/// Stands before a target, which outlives it, and answers as that one does.
+class TargetInFront : public LoweringTarget {
+ public:
+  explicit TargetInFront(LoweringTarget& target) : target_(target) {}
+  bool has_convolution(const ConvolutionSpec& spec) override { return target_.has_convolution(spec); }
+  bool has_product(const MatrixProductSpec& spec) override { return target_.has_product(spec); }
+  bool has_fused_products() override { return target_.has_fused_products(); }
+  int warp_group_processors() override { return target_.warp_group_processors(); }
+  bool is_hopper() override { return target_.is_hopper(); }
+
+ protected:
+  LoweringTarget& target_;
+};
+
 /// `weights` and `subgraphs` as in Backend::plan. With Ends::kDevice, REQUIRES: can_stay_on_device().
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
             const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target, Ends ends = Ends::kHost);

@@ -56,8 +56,7 @@ void Runtime::start() {
     throw;
   }
   libraries.join();
-  const std::lock_guard lock(Device::get().mutex());
-  Device::get().enter();
+  const auto lock = Device::get().lock();
   get().matrices();
 }
 

@@ -15,11 +15,10 @@ namespace ulpscope::cuda {
 
 /// Takes the place of a target in a lowering whose steps nobody wants. It keeps nothing on the device, and takes for
 /// granted that cuDNN computes what is not known yet; where that is wrong, the next lowering asks for something else.
-class Scout final : public LoweringTarget {
+class Scout final : public TargetInFront {
  public:
-  /// `target` answers what is known; it outlives this.
   Scout(LoweringTarget& target, std::function<bool(const ConvolutionSpec&)> knows)
-      : target_(target), knows_(std::move(knows)) {}
+      : TargetInFront(target), knows_(std::move(knows)) {}
 
   std::shared_ptr<const DeviceMemory> constant(WeightCache&, const std::string&,
                                                const std::function<Tensor()>&) override {
@@ -34,10 +33,6 @@ class Scout final : public LoweringTarget {
     if (std::ranges::find(unknown_, spec) == unknown_.end()) unknown_.push_back(spec);
     return true;
   }
-  bool has_product(const MatrixProductSpec& spec) override { return target_.has_product(spec); }
-  bool has_fused_products() override { return target_.has_fused_products(); }
-  int warp_group_processors() override { return target_.warp_group_processors(); }
-  bool is_hopper() override { return target_.is_hopper(); }
 
   /// Each once, in the order in which the plan asks for them.
   const std::vector<ConvolutionSpec>& unknown() const noexcept { return unknown_; }
@@ -45,7 +40,6 @@ class Scout final : public LoweringTarget {
  private:
   static std::shared_ptr<const DeviceMemory> nowhere() { return std::make_shared<const DeviceMemory>(Address{0}, 0); }
 
-  LoweringTarget& target_;
   const std::function<bool(const ConvolutionSpec&)> knows_;
   std::vector<ConvolutionSpec> unknown_;
 };

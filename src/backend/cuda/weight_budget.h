@@ -10,10 +10,9 @@ namespace ulpscope::cuda {
 
 /// Counts what one plan asks of a target. What is beyond the limit is counted and not made, so that a message can say
 /// how much all of it is.
-class WeightBudget final : public LoweringTarget {
+class WeightBudget final : public TargetInFront {
  public:
-  /// `target` outlives it.
-  WeightBudget(LoweringTarget& target, std::size_t limit) : target_(target), limit_(limit) {}
+  WeightBudget(LoweringTarget& target, std::size_t limit) : TargetInFront(target), limit_(limit) {}
   /// Throws Error(kUnsupported) where all that was asked for is more than the limit; the steps are then of no use.
   void check() const;
   std::size_t bytes() const noexcept { return bytes_; }
@@ -23,17 +22,11 @@ class WeightBudget final : public LoweringTarget {
   std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
                                                std::span<const StoredMatrix> parts, DataType type,
                                                const std::function<Tensor()>& make) override;
-  bool has_convolution(const ConvolutionSpec& spec) override { return target_.has_convolution(spec); }
-  bool has_product(const MatrixProductSpec& spec) override { return target_.has_product(spec); }
-  bool has_fused_products() override { return target_.has_fused_products(); }
-  int warp_group_processors() override { return target_.warp_group_processors(); }
-  bool is_hopper() override { return target_.is_hopper(); }
 
  private:
   bool is_beyond() const { return bytes_ > limit_; }
   std::shared_ptr<const DeviceMemory> counted(const std::string& key, std::shared_ptr<const DeviceMemory> memory);
 
-  LoweringTarget& target_;
   const std::size_t limit_;
   std::size_t bytes_ = 0;
   std::set<std::string, std::less<>> keys_;
