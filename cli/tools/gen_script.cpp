@@ -5,8 +5,6 @@
 
 #include "core/messages.h"
 #include "runners/script_host.h"
-#include "tools/gen_script_comparison.h"
-#include "tools/gen_script_runners.h"
 #include "tools/python_script.h"
 
 namespace ulpscope::cli {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "tools/python_script.h"
 #include "tools/run_options.h"
 
 namespace ulpscope::cli {
@@ -13,5 +15,22 @@ std::string polygraphy_script(const RunOptions& options, const std::string& comm
 
 /// A script for `--trt-config-script` that makes the builder configuration of `options`, to be gone on with.
 std::string trt_config_script(const RunOptions& options);
+
+// Its pieces.
+
+/// The runners. Adds loaders to `script` and returns the expression of the runner. Throws Error for options that
+/// Polygraphy has no words for.
+std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& script);
+std::string reference_runner_code(const RunOptions& options, PythonScript& script);
+std::string tensorrt_runner_code(const RunOptions& options, PythonScript& script);
+/// The same for the builder configuration alone.
+std::string tensorrt_config_code(const RunOptions& options, PythonScript& script);
+
+/// Adds the comparison functions to `script` and returns their names (or expressions).
+std::vector<std::string> comparison_code(const RunOptions& options, PythonScript& script);
+
+/// The lines that run `runners`, if there are any, and compare by `comparisons`.
+std::string execution_code(const RunOptions& options, PythonScript& script,
+                           const std::vector<std::string>& comparisons);
 
 }  // namespace ulpscope::cli

@@ -1,9 +1,7 @@
-#include "tools/gen_script_comparison.h"
-
 #include <algorithm>
 #include <map>
 
-#include "compare/postprocess.h"
+#include "tools/gen_script.h"
 
 namespace ulpscope::cli {
 namespace {

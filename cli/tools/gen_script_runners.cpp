@@ -1,5 +1,3 @@
-#include "tools/gen_script_runners.h"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -7,6 +5,7 @@
 #include "calibration/calibrators.h"
 #include "core/messages.h"
 #include "runners/script_host.h"
+#include "tools/gen_script.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {

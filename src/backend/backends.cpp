@@ -1,13 +1,10 @@
+#include "backend/backends.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <array>
 
-#include "backend/cpu/cpu_backend.h"
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_device_backend.h"
-#include "backend/device_plan.h"
-#include "backend/plain/plain_backend.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
+#include "calibration/exponents.h"
 #include "calibration/row_range.h"
-#include "calibration/scaling_costs.h"
 #include "calibration/scaling_model.h"
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -18,6 +20,87 @@
 
 namespace ulpscope {
 namespace {
+
+const double kLargestFp16Exponent = std::log2(65504.0);
+/// What lies below is 0 in fp16, for normal numbers and for the smallest of all.
+constexpr int kNormalFp16Exponent = -14, kSmallestFp16Exponent = -24;
+
+/// Values beyond fp16, or so near that other samples may be.
+bool leaves_fp16(const RowRange& range) {
+  return range.largest() * 2 > 65504 || range.share_below(kSmallestFp16Exponent - 1) > 0;
+}
+
+constexpr double kHeadroom = 3;  // Bits: a factor of 8.
+/// A value beyond the range, and each bit by which it is; a bit of headroom counts 1.
+constexpr double kBeyond = 50, kPerBitBeyond = 100;
+/// Per squared bit that a row lies below the normal numbers of fp16, up to as many bits as count.
+constexpr double kPerLostBit = 0.5, kMostLostBits = 14;
+/// A constant that changes, and a layer that is added.
+constexpr double kChange = 0.003, kInsertion = 1;
+/// Exponents of inserted factors, which are normal numbers of fp16.
+constexpr int kLeastInserted = -14, kMostInserted = 15;
+constexpr double kForbidden = std::numeric_limits<double>::infinity();
+
+template <typename Cost>
+ExponentCost tabulated(Exponent exponent, const Cost& cost) {
+  ExponentCost result{std::move(exponent), {}};
+  for (int e = -ExponentCost::kLargest; e <= ExponentCost::kLargest; ++e)
+    result.cost[static_cast<std::size_t>(e + ExponentCost::kLargest)] = cost(e);
+  return result;
+}
+
+double cost_in_fp16(const RowRange& range, int exponent, double row_weight) {
+  if (range.largest() == 0) return 0;
+  const double beyond = std::log2(range.largest()) + exponent - kLargestFp16Exponent;
+  return (beyond > 0 ? kBeyond + kPerBitBeyond * beyond : 0) + std::max(0.0, beyond + kHeadroom) +
+         row_weight * kPerLostBit * range.lost_bits(kNormalFp16Exponent + 1 - exponent, kMostLostBits);
+}
+
+bool stays_normal(double smallest, double largest, int exponent) {
+  return exponent == 0 || (std::ldexp(smallest, exponent) >= std::numeric_limits<float>::min() &&
+                           std::ldexp(largest, exponent) <= std::numeric_limits<float>::max());
+}
+
+/// Of a tensor in fp16. `row_weight`: of what small rows lose.
+ExponentCost range_cost(Exponent exponent, const RowRange& range, double row_weight = 1) {
+  return tabulated(std::move(exponent), [&](int e) {
+    double cost = cost_in_fp16(range, e, row_weight);
+    // What rows gain by larger values is no reason to let data that are larger than the samples overflow.
+    const double short_of = std::log2(range.largest()) + e + kHeadroom - kLargestFp16Exponent;
+    if (e > 0 && range.largest() > 0 && short_of > 0) cost += kBeyond + kPerBitBeyond * short_of;
+    return cost;
+  });
+}
+
+/// Of changing a constant, which stays exact in fp32. `in_fp16`: a layer reads it in fp16, where it must not become 0
+/// if it is not now: `vanishing` is what that costs.
+ExponentCost constant_cost(Exponent exponent, const RowRange& range, bool in_fp16, bool bears_lost_bits,
+                           double vanishing) {
+  constexpr double kBornRow = 0.02;
+  const double least = std::ldexp(1.0, kSmallestFp16Exponent);
+  return tabulated(std::move(exponent), [&](int e) {
+    if (range.largest() == 0) return 0.0;
+    if (!stays_normal(range.smallest(), range.largest(), e)) return kForbidden;
+    double cost = e == 0 ? 0 : kChange;
+    if (!in_fp16) return cost;
+    if (range.largest() >= least && std::ldexp(range.largest(), e) < least) cost += vanishing;
+    return cost + cost_in_fp16(range, e, bears_lost_bits ? kBornRow : 1);
+  });
+}
+
+/// Of an inserted factor, which fp16 must hold.
+ExponentCost insertion_cost(Exponent exponent) {
+  return tabulated(std::move(exponent), [](int e) {
+    return e == 0 ? 0 : e >= kLeastInserted && e <= kMostInserted ? kInsertion : kForbidden;
+  });
+}
+
+/// Of an epsilon that is multiplied by 2^exponent and has to stay a normal number of float32.
+ExponentCost epsilon_cost(Exponent exponent, float epsilon) {
+  return tabulated(std::move(exponent), [&](int e) {
+    return e == 0 ? 0 : epsilon == 0 || stays_normal(epsilon, epsilon, e) ? kChange : kForbidden;
+  });
+}
 
 /// What it costs that a constant vanishes in fp16: an epsilon, say. Where the samples have nothing but it (a row of
 /// zeros, whose variance is 0), more than any range.
@@ -31,8 +114,8 @@ class Finder {
   Finder(const Specialization& spec, const Assignment& low, const std::map<std::string, float>& scales)
       : spec_(spec), network_(*spec.network), low_(low), scales_(scales), model_(scaling_model(spec)) {}
 
-  RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options,
-                     const WeightCache& weights, const std::string& backend) {
+  RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options, const WeightCache& weights,
+                     const std::string& backend) {
     measure(samples, options, weights, backend);
     if (std::ranges::none_of(tensors_, [&](const Measured& each) { return leaves_fp16(each.range); })) return {};
     const auto start = std::chrono::steady_clock::now();
@@ -106,9 +189,8 @@ class Finder {
         if (!change.exponent.is_zero()) constants.try_emplace(change.tensor);
     std::vector<std::pair<TensorId, RowRange*>> list;
     for (auto& [id, range] : constants) list.emplace_back(id, &range);
-    parallel_for(static_cast<std::int64_t>(list.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        list[i].second->add(*stored_constant(network_, list[i].first), kConstantRows);
+    parallel_each(list.size(), [&](std::size_t i) {
+      list[i].second->add(*stored_constant(network_, list[i].first), kConstantRows);
     });
     for (const auto& change : changes) {
       if (change.exponent.is_zero()) continue;

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "compare/json_files.h"
-#include "compare/npy.h"
 #include "core/file.h"
 #include "core/messages.h"
 

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "compare/array_files.h"
 #include "compare/base64.h"
 #include "compare/json_access.h"
-#include "compare/npy.h"
-#include "compare/torch_file.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "ulpscope/error.h"

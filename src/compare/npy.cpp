@@ -1,5 +1,3 @@
-#include "compare/npy.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "compare/array_files.h"
 #include "compare/shape_match.h"
 #include "core/memory.h"
 #include "core/messages.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "compare/npy.h"
+#include "compare/array_files.h"
 #include "core/messages.h"
 
 namespace ulpscope {

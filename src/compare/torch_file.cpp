@@ -1,5 +1,3 @@
-#include "compare/torch_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/npy.h"
+#include "compare/array_files.h"
 #include "core/memory.h"
 #include "core/messages.h"
 #include "ulpscope/error.h"

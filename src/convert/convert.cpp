@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "convert/bodies.h"
 #include "convert/casts.h"
@@ -13,7 +15,6 @@
 #include "convert/integer_export.h"
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
-#include "convert/nothing_to_lower.h"
 #include "convert/obstacles.h"
 #include "convert/proof.h"
 #include "convert/selection.h"
@@ -21,18 +22,46 @@
 #include "core/messages.h"
 #include "core/temporary_folder.h"
 #include "engine/assign.h"
-#include "engine/int8.h"
-#include "engine/scale_shift.h"
+#include "engine/specialization.h"
 #include "graph/layer_choice.h"
 #include "graph/name_match.h"
 #include "onnx/import.h"
 #include "onnx/type_support.h"
-#include "ops/registry.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
+
+/// The end of "expected layers to lower, got none": what the float layers of the model are instead.
+std::string why_nothing_is_lowered(const Specialization& spec) {
+  bool kept = false;
+  std::optional<LayerPlace> wide, fixed;
+  for (const LayerPlace& place : all_layers(spec)) {
+    const Layer& layer = place.layer();
+    const auto yields = [&](auto&& accepts) {
+      return std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return accepts(place.spec->type(id)); });
+    };
+    if (place.numeric() && has_precision(layer)) {
+      if (yields([](DataType type) { return is_lowerable(type) && type != DataType::kFloat32; }))
+        return ": its float layers have narrow types in the file already; try the float32 model that it was made from";
+      kept = true;
+    } else if (!place.folded()) {
+      if (!wide && has_precision(layer) && yields([](DataType type) { return type == DataType::kFloat64; }))
+        wide = place;
+      if (!fixed && layer.op->precision == PrecisionRule::kFixed && layer.op->kind != OpKind::kControl &&
+          yields(is_lowerable))
+        fixed = place;
+    }
+  }
+  if (kept) return "; all its float layers are kept";
+  if (wide)
+    return fmt::format(": layer '{}' ({}) computes in float64, which stays", wide->layer().name,
+                       wide->layer().op->name);
+  if (fixed)
+    return fmt::format(": layer '{}' ({}) has no precision of its own", fixed->layer().name, fixed->layer().op->name);
+  return "; no float arithmetic but of constants reaches an output";
+}
 
 namespace fs = std::filesystem;
 

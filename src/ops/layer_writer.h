@@ -48,6 +48,8 @@ class LayerWriter {
   TensorId reshape(TensorId x, TensorId shape, std::string name = {}) {
     return one("Reshape", {x, shape}, {}, std::move(name));
   }
+  /// [n, c, h, w] as [n, h, w, c].
+  TensorId channels_last(TensorId x) { return transpose(x, {0, 2, 3, 1}); }
   TensorId transpose(TensorId x, Ints order) { return one("Transpose", {x}, {{"perm", std::move(order)}}); }
   TensorId concat(Ids parts, std::int64_t axis, std::string name = {}) {
     return one("Concat", std::move(parts), {{"axis", axis}}, std::move(name));

@@ -6,19 +6,16 @@
 #include <limits>
 #include <list>
 #include <map>
-#include <span>
 #include <string_view>
 #include <unordered_map>
 
 #include "core/file.h"
 #include "core/messages.h"
 #include "graph/repair.h"
-#include "precision/bits_json.h"
+#include "precision/answer_parts.h"
 #include "precision/build_record.h"
 #include "precision/lowest.h"
-#include "precision/network_json.h"
 #include "precision/objective.h"
-#include "precision/scale_choice_json.h"
 #include "precision/trial_json.h"
 #include "ulpscope/answer.h"
 

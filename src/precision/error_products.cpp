@@ -96,7 +96,7 @@ class ProductsOfTwo final : public ErrorProducts {
       if (gradient == kNone) continue;
       Shape shape = *spec.shape(places[w].tensor);
       if (is_image(places[w].tensor)) {
-        gradient = writer.transpose(gradient, {0, 2, 3, 1});
+        gradient = writer.channels_last(gradient);
         shape = channels_last(shape);
       }
       const TensorId error = writer.input(fmt::format("local error {}", w), shape);
@@ -119,10 +119,7 @@ class ProductsOfTwo final : public ErrorProducts {
   Sample start(std::span<const Tensor> inputs) override {
     LocalErrors::Result local = local_.run(inputs, adjoint_.forward, images_);
     Sample sample{std::vector<Kind>(local.errors.size()), std::move(local.values), nullptr};
-    parallel_for(static_cast<std::int64_t>(local.errors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
-        sample.kinds[w] = make_finite(local.errors[w].error);
-    });
+    parallel_each(local.errors.size(), [&](std::size_t w) { sample.kinds[w] = make_finite(local.errors[w].error); });
     for (Tensor& value : sample.feeds)  // The adjoint has floats in float32.
       if (value.type() == DataType::kFloat64) value = value.cast(DataType::kFloat32);
     sample.feeds.resize(sample.feeds.size() + seeded().size());

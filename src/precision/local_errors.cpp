@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/adjoint.h"
+#include "ops/forms.h"
 #include "ops/layer_writer.h"
 #include "runtime/by_shapes.h"
 
@@ -75,6 +76,38 @@ void TwinNetwork::finish(const InferredNetwork& inferred) {
   update_storage(network, inferred, assignment);
 }
 
+Images images_of(const Specialization& spec) {
+  const Network& network = *spec.network;
+  Images images(network.tensors.size());
+  const auto has_rank = [&](TensorId id) {
+    return id != kNone && spec.shape(id) && spec.shape(id)->size() == 4 && !spec.is_constant(id);
+  };
+  const auto slides = [&](const Layer& layer, TensorId input) {
+    return ops::is_convolution(layer) || ops::pooling_of(layer, *spec.shape(input)).has_value();
+  };
+  const auto mark = [&](const Layer& layer) {
+    for (const TensorId output : present(layer.outputs))
+      if (has_rank(output)) images[output] = 1;
+  };
+  for (const Layer& layer : network.layers) {
+    const TensorId first = layer.inputs.empty() ? kNone : layer.input(0);
+    if (!has_rank(first) || !slides(layer, first)) continue;
+    images[first] = 1;
+    mark(layer);
+  }
+  for (const Layer& layer : network.layers) {
+    const TensorId first = layer.inputs.empty() ? kNone : layer.input(0);
+    if (ops::concatenation_axis(layer, 4) == 1 && images.contains(first) && images[first]) mark(layer);
+    for (const TensorId output : present(layer.outputs)) {
+      const auto is_alike = [&](TensorId input) {
+        return has_rank(input) && images[input] && *spec.shape(input) == *spec.shape(output);
+      };
+      if (has_rank(output) && std::ranges::any_of(layer.inputs, is_alike)) images[output] = 1;
+    }
+  }
+  return images;
+}
+
 namespace {
 
 /// Instead of the outputs, the sums of their squares.
@@ -98,7 +131,7 @@ void turn_images(Network& network, std::span<const CandidateOutput> places, std:
     const TensorId of = o < places.size() ? places[o].tensor : tensors[o - places.size()];
     if (!images[of]) continue;
     const DataType type = network.tensor(network.outputs[o]).type;
-    network.outputs[o] = writer.transpose(network.outputs[o], {0, 2, 3, 1});
+    network.outputs[o] = writer.channels_last(network.outputs[o]);
     network.tensor(network.outputs[o]).type = type;
   }
 }

@@ -9,7 +9,6 @@
 
 #include "graph/assignment.h"
 #include "graph/network.h"
-#include "precision/images.h"
 #include "runtime/executable.h"
 
 namespace ulpscope {
@@ -43,6 +42,13 @@ struct TwinNetwork {
 /// candidate, instead of those of `low`; a layer may be a candidate several times then, in different ones.
 TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
                        std::span<const Precision> precisions = {});
+
+/// Which values of a network are images, whose channels lie side by side where the CPU computes them: per tensor, 1 for
+/// an image. Between two networks that hand such values on as [n, h, w, c], a Transpose on each side costs nothing,
+/// where handing them on as [n, c, h, w] takes two copies. True of tensors of rank 4 that a convolution or a pool reads
+/// or makes, and of what layers make of them in the same shape. A guess: either way the values are the same.
+using Images = IdMap<TensorId, char>;
+Images images_of(const Specialization& spec);
 
 /// Runs the network with its twins: one pass for all layers, whatever their number.
 class LocalErrors {

@@ -1,9 +1,8 @@
-#include "compare/npy.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 
+#include "compare/array_files.h"
 #include "compare/base64.h"
 #include "ulpscope/error.h"
 

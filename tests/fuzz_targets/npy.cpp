@@ -1,6 +1,5 @@
 // NumPy's array files.
-#include "compare/npy.h"
-
+#include "compare/array_files.h"
 #include "fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // The first array of an .npz archive. The input starts with PK, or that is put in front.
-#include "compare/npy.h"
+#include "compare/array_files.h"
 #include "fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

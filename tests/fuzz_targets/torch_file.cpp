@@ -1,6 +1,5 @@
 // A tensor of torch: the input is the pickle in its archive, beside four elements of every type.
-#include "compare/torch_file.h"
-
+#include "compare/array_files.h"
 #include "fuzz_target.h"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/build_helpers.h"
 #include "engine/random_network.h"
-#include "precision/images.h"
+#include "precision/local_errors.h"
 
 namespace ulpscope::testing {
 namespace {

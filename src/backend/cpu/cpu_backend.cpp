@@ -1,5 +1,3 @@
-#include "backend/cpu/cpu_backend.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "backend/backends.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/product.h"
 #include "core/instruction_set.h"

@@ -1,9 +1,8 @@
-#include "backend/cuda/cuda_backend.h"
-
 #include <fmt/format.h>
 
 #include <mutex>
 
+#include "backend/backends.h"
 #include "backend/cuda/cuda_plan.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/nvrtc.h"
@@ -21,7 +20,7 @@ class CudaBackend final : public Backend {
   void start() const override { Runtime::start(); }
   DeviceDescription device() const override {
     DeviceDescription result{Device::get().name(), {{"NVRTC", nvrtc_version()}}};
-    const auto lock = entered();
+    const auto lock = Device::get().lock();
     int version = 0;
     driver().driver_version(&version);
     result.libraries["driver"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -41,19 +40,12 @@ class CudaBackend final : public Backend {
 
   bool measures() const noexcept override { return true; }
   TimingCache measured() const override {
-    const auto lock = entered();
+    const auto lock = Device::get().lock();
     return Runtime::get().tactics().measured();
   }
   void take_measured(const TimingCache& cache) const override {
-    const auto lock = entered();
+    const auto lock = Device::get().lock();
     Runtime::get().tactics().take(cache);
-  }
-
- private:
-  static std::unique_lock<std::recursive_mutex> entered() {
-    std::unique_lock lock(Device::get().mutex());
-    Device::get().enter();
-    return lock;
   }
 };
 

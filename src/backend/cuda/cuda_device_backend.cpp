@@ -1,10 +1,9 @@
-#include "backend/cuda/cuda_device_backend.h"
-
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "backend/backends.h"
 #include "backend/cuda/cuda_plan.h"
 #include "backend/cuda/device.h"
 #include "ulpscope/error.h"
@@ -59,8 +58,7 @@ class Block final : public DeviceOwner {
     const auto stream = static_cast<Stream>(other);
     if (stream == stream_) return;
     Device& device = Device::get();
-    const std::lock_guard lock(device.mutex());
-    device.enter();
+    const auto lock = device.lock();
     device.let_wait(stream);
     shared_ = true;
   }
@@ -104,8 +102,7 @@ class CudaSpace final : public DeviceSpace {
   template <typename Work>
   static void in_order(CallerStream stream, const Work& work) {
     Device& device = Device::get();
-    const std::lock_guard lock(device.mutex());
-    device.enter();
+    const auto lock = device.lock();
     device.wait_for(static_cast<Stream>(stream));
     work(device);
     device.let_wait(static_cast<Stream>(stream));

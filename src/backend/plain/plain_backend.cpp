@@ -1,17 +1,81 @@
-#include "backend/plain/plain_backend.h"
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <span>
 
-#include "backend/plain/instructions.h"
+#include "backend/backends.h"
 #include "backend/reference_kernel.h"
 #include "engine/element_forms.h"
 #include "engine/scale_shift.h"
+#include "formats/quantized.h"
+#include "formats/rounding.h"
+#include "graph/program.h"
 #include "ops/forms.h"
 
 namespace ulpscope::plain {
 namespace {
+
+using I = Instruction;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+/// NaN wins.
+double smaller(double a, double b) { return a < b || std::isnan(a) ? a : b; }
+double larger(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+double clamp(double x, double low, double high) { return smaller(larger(x, low), high); }
+
+double quantize(float x, float scale, bool is_unsigned) {
+  float result;
+  const Quantization by = to_bytes(scale, is_unsigned);
+  quantize_array(&x, &result, 1, scale, by.lowest(), by.largest(), true);
+  return static_cast<double>(result);
+}
+
+double value_of(const Program::Value& v, double x, double y) {
+  const auto p = static_cast<double>(v.p), q = static_cast<double>(v.q);
+  switch (v.instruction) {
+#define ULPSCOPE_UNARY(instruction, name, reference, ...) \
+  case I::instruction:                                    \
+    return reference;
+#define ULPSCOPE_BINARY ULPSCOPE_UNARY
+#include "graph/instructions.def"
+    default:
+      return quantize(static_cast<float>(x), v.p, v.q != 0.0f);
+  }
+}
+
+/// The nearest float32 of the instruction computed in float64. `b`: of binary instructions only.
+float apply(const Program::Value& v, float a, float b) {
+  return static_cast<float>(value_of(v, static_cast<double>(a), static_cast<double>(b)));
+}
+
+/// The nearest float32 of a row reduction computed in float64.
+float reduce(Instruction instruction, std::span<const float> row) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  double result = instruction == I::kReduceMax ? -infinity : instruction == I::kReduceMin ? infinity : 0;
+  for (float value : row) {
+    const auto x = static_cast<double>(value);
+    switch (instruction) {
+      case I::kReduceMax:
+        result = larger(result, x);
+        break;
+      case I::kReduceMin:
+        result = smaller(result, x);
+        break;
+      case I::kReduceSumSquare:
+        result += x * x;
+        break;
+      case I::kReduceL1:
+        result += std::fabs(x);
+        break;
+      default:
+        result += x;  // kReduceSum, kReduceMean
+    }
+  }
+  const auto count = static_cast<double>(std::max<std::size_t>(row.size(), 1));
+  return static_cast<float>(instruction == I::kReduceMean ? result / count : result);
+}
 
 /// One run: every tensor by itself, dense.
 class Run {
@@ -278,8 +342,8 @@ class Run {
   const Specialization& spec_;
   const Schedule& schedule_;
   const IdMap<LayerId, GraphFunction>& subgraphs_;
-  IdMap<TensorId, Tensor> values_;    ///< As stored.
-  std::map<TensorId, Tensor> exact_;  ///< See Store::exact.
+  IdMap<TensorId, Tensor> values_;       ///< As stored.
+  std::map<TensorId, Tensor> exact_;     ///< See Store::exact.
   std::map<TensorId, Tensor> row_sums_;  ///< See Store::row_sums.
 };
 
