@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "core/messages.h"
@@ -73,17 +74,9 @@ CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name) {
 }
 
 std::string_view cache_name_of(CalibrationAlgorithm algorithm) noexcept {
-  switch (algorithm) {
-    case CalibrationAlgorithm::kEntropy2:
-      return "EntropyCalibration2";
-    case CalibrationAlgorithm::kEntropy:
-      return "EntropyCalibration";
-    case CalibrationAlgorithm::kMinMax:
-      return "MinMaxCalibration";
-    case CalibrationAlgorithm::kLegacy:
-      return "LegacyCalibration";
-  }
-  return "";
+  static constexpr std::array<std::string_view, 4> kNames{"EntropyCalibration2", "EntropyCalibration",
+                                                          "MinMaxCalibration", "LegacyCalibration"};
+  return kNames[static_cast<std::size_t>(algorithm)];
 }
 
 double MagnitudeHistogram::bin_width() const noexcept {

@@ -1,6 +1,7 @@
 #include "compare/accuracy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +27,7 @@ double average(const std::vector<const OutputVerdict*>& verdicts, const Get& get
 }
 
 ErrorMetrics average_metrics(const std::vector<const OutputVerdict*>& verdicts) {
-  const auto mean = [&](double ErrorMetrics::*member) {
+  const auto mean = [&](double ErrorMetrics::* member) {
     return average(verdicts, [&](const OutputVerdict& verdict) { return (*verdict.metrics).*member; });
   };
   ErrorMetrics result{mean(&ErrorMetrics::max_abs),  mean(&ErrorMetrics::max_rel),    mean(&ErrorMetrics::mean_abs),
@@ -64,19 +65,12 @@ struct MetricNames {
   const char *field, *result, *threshold;
 };
 
-MetricNames names_of(Metric metric) {
-  switch (metric) {
-    case Metric::kL2:
-      return {"l2_norm", "L2Result", "L2Threshold"};
-    case Metric::kCosineSimilarity:
-      return {"cosine_similarity", "CosineSimilarityResult", "CosineSimilarityThreshold"};
-    case Metric::kPsnr:
-      return {"psnr", "PsnrResult", "PsnrThreshold"};
-    case Metric::kSnr:
-      return {"snr", "SnrResult", "SnrThreshold"};
-  }
-  throw InternalError("names_of: unknown metric");
-}
+/// In the order of Metric.
+constexpr std::array<MetricNames, 4> kMetricNames{
+    {{"l2_norm", "L2Result", "L2Threshold"},
+     {"cosine_similarity", "CosineSimilarityResult", "CosineSimilarityThreshold"},
+     {"psnr", "PsnrResult", "PsnrThreshold"},
+     {"snr", "SnrResult", "SnrThreshold"}}};
 
 using Json = nlohmann::ordered_json;
 
@@ -119,7 +113,7 @@ Json simple_json(const OutputVerdict& verdict) {
 }
 
 Json metric_json(const MetricCheck& check) {
-  const MetricNames names = names_of(check.metric);
+  const MetricNames& names = kMetricNames[static_cast<std::size_t>(check.metric)];
   return {{names.field, number(check.value)},
           {"thresholds", {{"threshold", number(check.threshold)}, {kClass, names.threshold}}},
           {kClass, names.result}};

@@ -97,20 +97,13 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
 std::int64_t count_mismatches(const Difference& difference, double atol, double rtol) {
   std::int64_t mismatches = 0;
   // NumPy compares a float32 array with a Python float in float32.
-  const auto count = [&]<typename A, typename R>(const A* absolute, const R* relative) {
+  visit_elements(difference, [&]<typename A, typename R>(const A* absolute, const R* relative) {
     using LimitA = std::conditional_t<std::is_same_v<A, float>, float, double>;
     const auto limit_a = static_cast<LimitA>(atol);
     const auto limit_r = static_cast<R>(rtol);
     for (std::int64_t i = 0; i < difference.absolute.size(); ++i) {
       const auto a = static_cast<LimitA>(absolute[i]);
       mismatches += !(a <= limit_a) && !(relative[i] <= limit_r);
-    }
-  };
-  visit_type(difference.absolute.type(), [&]<typename A>(std::type_identity<A>) {
-    if (difference.relative.type() == DataType::kFloat32) {
-      count(difference.absolute.data<A>(), difference.relative.data<float>());
-    } else {
-      count(difference.absolute.data<A>(), difference.relative.data<double>());
     }
   });
   return mismatches;

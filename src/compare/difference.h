@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "compare/visit.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
@@ -17,6 +18,17 @@ struct Difference {
 /// promotion. With `infinities_equal`, equal infinities differ by 0, otherwise by NaN.
 /// REQUIRES: equal shapes.
 Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal = false);
+
+/// Calls function(absolute elements, relative elements) with pointers of their types.
+template <typename Function>
+void visit_elements(const Difference& difference, const Function& function) {
+  visit_type(difference.absolute.type(), [&]<typename A>(std::type_identity<A>) {
+    if (difference.relative.type() == DataType::kFloat32)
+      function(difference.absolute.data<A>(), difference.relative.data<float>());
+    else
+      function(difference.absolute.data<A>(), difference.relative.data<double>());
+  });
+}
 
 /// How many elements have (absolute > atol or NaN) and (relative > rtol or NaN).
 std::int64_t count_mismatches(const Difference& difference, double atol, double rtol);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -12,37 +13,22 @@ namespace ulpscope {
 namespace {
 
 struct MetricInfo {
-  const char* label;
-  const char* unit;
+  const char *label, *unit;
   bool higher_is_better;
+  PerName<double> CompareOptions::* thresholds;
+  double threshold;   ///< Where none is given.
+  const char* named;  ///< The thresholds as Polygraphy names them.
 };
 
-MetricInfo info_of(Metric metric) {
-  switch (metric) {
-    case Metric::kL2:
-      return {"L2 Norm", "", false};
-    case Metric::kCosineSimilarity:
-      return {"Cosine Similarity", "", true};
-    case Metric::kPsnr:
-      return {"PSNR", " dB", true};
-    case Metric::kSnr:
-      return {"SNR", " dB", true};
-  }
-  throw InternalError("info_of: unknown metric");
-}
-
-double threshold_of(Metric metric, const CompareOptions& options, const std::string& name) {
-  switch (metric) {
-    case Metric::kL2:
-      return options.l2_tolerance.get(name, 1e-5);
-    case Metric::kCosineSimilarity:
-      return options.cosine_similarity_threshold.get(name, 0.997);
-    case Metric::kPsnr:
-      return options.psnr_tolerance.get(name, 30.0);
-    case Metric::kSnr:
-      return options.snr_tolerance.get(name, 20.0);
-  }
-  throw InternalError("threshold_of: unknown metric");
+const MetricInfo& info_of(Metric metric) {
+  using O = CompareOptions;
+  static constexpr std::array<MetricInfo, 4> kMetrics{
+      {{"L2 Norm", "", false, &O::l2_tolerance, 1e-5, "the l2_threshold dictionary"},
+       {"Cosine Similarity", "", true, &O::cosine_similarity_threshold, 0.997,
+        "the cosine_similarity_threshold dictionary"},
+       {"PSNR", " dB", true, &O::psnr_tolerance, 30.0, "the psnr_threshold dictionary"},
+       {"SNR", " dB", true, &O::snr_tolerance, 20.0, "the snr_threshold dictionary"}}};
+  return kMetrics[static_cast<std::size_t>(metric)];
 }
 
 /// Value and threshold with as many digits as tell them apart, five at least.
@@ -54,21 +40,6 @@ std::pair<std::string, std::string> distinct(double value, double threshold) {
     if (value == threshold || std::string(first) != second) break;
   }
   return {std::isnan(value) ? "nan" : first, second};
-}
-
-/// The thresholds as Polygraphy names them.
-std::pair<const PerName<double>*, const char*> thresholds_of(Metric metric, const CompareOptions& options) {
-  switch (metric) {
-    case Metric::kL2:
-      return {&options.l2_tolerance, "the l2_threshold dictionary"};
-    case Metric::kCosineSimilarity:
-      return {&options.cosine_similarity_threshold, "the cosine_similarity_threshold dictionary"};
-    case Metric::kPsnr:
-      return {&options.psnr_tolerance, "the psnr_threshold dictionary"};
-    case Metric::kSnr:
-      return {&options.snr_tolerance, "the snr_threshold dictionary"};
-  }
-  throw InternalError("thresholds_of: unknown metric");
 }
 
 struct Sums {
@@ -113,7 +84,7 @@ double cosine_similarity(const Tensor& x, const Tensor& y, Sums sums) {
 bool MetricCheck::passed() const { return info_of(metric).higher_is_better ? value >= threshold : value <= threshold; }
 
 std::string to_text(const MetricCheck& check) {
-  const MetricInfo info = info_of(check.metric);
+  const MetricInfo& info = info_of(check.metric);
   const auto [value, threshold] = distinct(check.value, check.threshold);
   return std::string(info.label) + ": " + value + info.unit + " (" +
          (info.higher_is_better ? "min required" : "tolerance") + ": " + threshold + info.unit + ") | " +
@@ -145,12 +116,12 @@ double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
 
 CompareFunction metric_compare(const std::vector<Metric>& metrics, const CompareOptions& options) {
   return [metrics, options](const IterationResult& first, const IterationResult& second) {
-    for (Metric metric : metrics) {
-      const auto [thresholds, what] = thresholds_of(metric, options);
-      warn_unknown_names(*thresholds, what, first, second);
-    }
     std::string label;
-    for (Metric metric : metrics) label += (label.empty() ? "" : ", ") + std::string(info_of(metric).label);
+    for (Metric metric : metrics) {
+      const MetricInfo& info = info_of(metric);
+      warn_unknown_names(options.*info.thresholds, info.named, first, second);
+      label += (label.empty() ? "" : ", ") + std::string(info.label);
+    }
     return compare_outputs(
         first, second, label, options.fail_fast,
         [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
@@ -162,8 +133,10 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
           }
           verdict.passed = true;
           for (Metric metric : metrics) {
-            const MetricCheck& check = verdict.checks.emplace_back(
-                MetricCheck{metric, metric_value(metric, a, *aligned), threshold_of(metric, options, name)});
+            const MetricInfo& info = info_of(metric);
+            const double threshold = (options.*info.thresholds).get(name, info.threshold);
+            const MetricCheck& check =
+                verdict.checks.emplace_back(MetricCheck{metric, metric_value(metric, a, *aligned), threshold});
             log_result(check.passed(), to_text(check));
             verdict.passed = verdict.passed && check.passed();
           }

@@ -15,7 +15,6 @@
 namespace ulpscope {
 namespace {
 
-
 /// error / limit: at most 1 exactly where error <= limit, as the quotient of two numbers is rounded to 1 only if they
 /// are equal.
 double share(double error, double limit) {
@@ -38,19 +37,12 @@ double limit_for(double limit) {
 
 ToleranceUse any_elements(const Difference& difference, double atol, double rtol) {
   ToleranceUse result;
-  const auto visit = [&]<typename A, typename R>(const A* absolute, const R* relative) {
+  visit_elements(difference, [&]<typename A, typename R>(const A* absolute, const R* relative) {
     const double limit_a = limit_for<A>(atol), limit_r = limit_for<R>(rtol);
     for (std::int64_t i = 0; i < difference.absolute.size(); ++i) {
       result.used = std::max(result.used, element_share(absolute[i], relative[i], limit_a, limit_r));
       const auto error = static_cast<double>(absolute[i]);
       if (!(error <= result.absolute_error)) result.absolute_error = std::isnan(error) ? kInfinity : error;
-    }
-  };
-  visit_type(difference.absolute.type(), [&]<typename A>(std::type_identity<A>) {
-    if (difference.relative.type() == DataType::kFloat32) {
-      visit(difference.absolute.data<A>(), difference.relative.data<float>());
-    } else {
-      visit(difference.absolute.data<A>(), difference.relative.data<double>());
     }
   });
   return result;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/moving.h"
@@ -46,40 +48,21 @@ KernelSource cumulative_source(const StridedTensor& in, const StridedTensor& out
 
 namespace {
 
-/// Of `a` and `b`.
-const char* code_of(ops::Predicate predicate) {
-  switch (predicate) {
-    case ops::Predicate::kEqual:
-      return "a == b";
-    case ops::Predicate::kGreater:
-      return "a > b";
-    case ops::Predicate::kGreaterOrEqual:
-      return "a >= b";
-    case ops::Predicate::kLess:
-      return "a < b";
-    case ops::Predicate::kLessOrEqual:
-      return "a <= b";
-    case ops::Predicate::kAnd:
-      return "a != 0 && b != 0";
-    case ops::Predicate::kOr:
-      return "a != 0 || b != 0";
-    case ops::Predicate::kXor:
-      return "(a != 0) != (b != 0)";
-    case ops::Predicate::kNot:
-      return "a == 0";
-    case ops::Predicate::kIsNan:
-      return "a != a";
-    case ops::Predicate::kIsInfinity:
-      return "a - a != 0 && a == a";
-    case ops::Predicate::kIsPositiveInfinity:
-      return "a - a != 0 && a > 0";
-    case ops::Predicate::kIsNegativeInfinity:
-      return "a - a != 0 && a < 0";
-    case ops::Predicate::kIsNeither:
-      return "false";
-  }
-  return "";
-}
+/// Of `a` and `b`, in the order of Predicate.
+constexpr std::array<const char*, 14> kPredicates{"a == b",
+                                                  "a > b",
+                                                  "a >= b",
+                                                  "a < b",
+                                                  "a <= b",
+                                                  "a != 0 && b != 0",
+                                                  "a != 0 || b != 0",
+                                                  "(a != 0) != (b != 0)",
+                                                  "a == 0",
+                                                  "a != a",
+                                                  "a - a != 0 && a == a",
+                                                  "a - a != 0 && a > 0",
+                                                  "a - a != 0 && a < 0",
+                                                  "false"};
 
 }  // namespace
 
@@ -107,7 +90,8 @@ KernelSource predicate_source(std::span<const StridedTensor> inputs, std::span<c
                   ? fmt::format("const float {} = {};\n", "ab"[i], rounded_code(load[i], number, inputs[i].type))
                   : fmt::format("const {} {} = {};\n", code, "ab"[i], element);
     }
-    return text + fmt::format("*(u8*)({}) = ({}) ? 1 : 0;\n", at(inputs.size(), 0), code_of(predicate));
+    return text + fmt::format("*(u8*)({}) = ({}) ? 1 : 0;\n", at(inputs.size(), 0),
+                              kPredicates[static_cast<std::size_t>(predicate)]);
   });
 }
 
