@@ -17,6 +17,13 @@ void PrecisionOptions::declare_search(OptionTable& table) {
   python.declare(table);
 }
 
+void PrecisionOptions::declare_build(OptionTable& table) {
+  data.declare(table);
+  config.declare(table, "obey");
+  network.declare(table, config.strongly_typed, /*engine=*/false);
+  comparison.declare(table);
+}
+
 void CheckArgs::declare(OptionTable& table) {
   table.section("Pass/Fail Reporting", "telling whether a try passed.");
   table.rest(
@@ -82,10 +89,7 @@ void DebugPrecisionArgs::declare(OptionTable& table) {
   iteration.declare(table);
   precision.model.declare(table, /*required=*/true, ModelForms::kNetworks);
   precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
-  precision.data.declare(table);
-  precision.config.declare(table, "obey");
-  precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);
-  precision.comparison.declare(table);
+  precision.declare_build(table);
 }
 
 void DebugReduceArgs::declare(OptionTable& table) {
@@ -118,10 +122,7 @@ void DebugReduceArgs::declare(OptionTable& table) {
   precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
   table.words({"--no-shape-inference"}, Arity::kNone, "", "Do not infer shapes at load")
       .ignore("shapes of parts come from a run of the model");
-  precision.data.declare(table);
-  precision.config.declare(table, "obey");
-  precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);
-  precision.comparison.declare(table);
+  precision.declare_build(table);
 }
 
 }  // namespace ulpscope::cli

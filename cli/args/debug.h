@@ -24,13 +24,15 @@ struct PrecisionOptions {
   PythonLimitArgs python;
   std::optional<std::string> golden;
   bool cost_model = false;
-  double calibration_seconds = 0;  ///< Set by tools that have a time limit; see NetworkArgs.
+  double calibration_seconds = 0;   ///< Set by tools that have a time limit; see NetworkArgs.
   bool measures_elsewhere = false;  ///< The same.
   /// Set by tools that need golden results of some outputs, by name; others may be missing.
   std::function<bool(const std::string&)> needs_golden;
 
   /// --golden, --cost-model and --python-time-limit, in the section at hand.
   void declare_search(OptionTable& table);
+  /// Data, build and comparison, where the model is declared already.
+  void declare_build(OptionTable& table);
   NetworkArgs network_args() const {
     return {model, onnx, config, network, data, calibration_seconds, measures_elsewhere};
   }

@@ -47,11 +47,10 @@ class ConvertTool : public Tool {
     return summary() +
            "\n\n    ulpscope convert model.onnx --fp16 --keep Softmax /encoder/Add_3 -o typed.onnx\n\n"
            "Layers that are not kept are lowered; weights are stored in the type of their layer, and casts are placed "
-           "so\n"
-           "that they are few. Before anything is written, the new model is imported again and has to give, strongly\n"
+           "so\nthat they are few. Before anything is written, the new model is imported again and has to give, "
+           "strongly\n"
            "typed, bit for bit the outputs of the precisions asked for; onnx.checker and ONNX Runtime look at it, "
-           "too,\n"
-           "where they are installed. With --convert-to trt, an engine is written instead.";
+           "too,\nwhere they are installed. With --convert-to trt, an engine is written instead.";
   }
 
   void declare(OptionTable& table) override {
@@ -491,10 +490,9 @@ class ConvertTool : public Tool {
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
   AnswerSetArgs set_;
-  std::vector<std::string> answer_;
+  std::vector<std::string> answer_, io_types_;
   std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
   std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
-  std::vector<std::string> io_types_;
   bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false, repair_only_ = false;
 };
 
