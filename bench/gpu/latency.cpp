@@ -236,24 +236,30 @@ std::optional<double> measured_us(Engine& engine, const std::vector<Shape>& shap
   return sum;
 }
 
-/// Steps by themselves take longer than in one graph: all are scaled to `whole_us`.
+/// Per group, its share of what the steps take by themselves, which is more than in one graph.
+std::vector<double> group_shares(const Plan& plan) {
+  std::vector<double> shares(plan.grouping().groups.size(), 0);
+  double all = 0;
+  for (const StepTime& step : plan.profile({})) {
+    all += step.microseconds;
+    if (step.layer == kNone) continue;
+    if (const int group = plan.grouping().group_of[step.layer]; group >= 0) shares[group] += step.microseconds;
+  }
+  for (double& share : shares) share /= all;
+  return shares;
+}
+
 void print_groups(Engine& engine, const std::vector<Shape>& shapes, const BuildOptions& options, double whole_us) {
   constexpr std::size_t kMost = 12;
   const auto plan = engine.plan(shapes);
   const Specialization& spec = plan->specialization();
   const Assignment assignment = assign_precisions(spec, options);
   const Grouping& grouping = plan->grouping();
-  std::vector<double> taken(grouping.groups.size(), 0);
-  double all = 0;
-  for (const StepTime& step : plan->profile({})) {
-    all += step.microseconds;
-    if (step.layer != kNone && grouping.group_of[step.layer] >= 0)
-      taken[grouping.group_of[step.layer]] += step.microseconds;
-  }
+  const std::vector<double> shares = group_shares(*plan);
   const std::vector<double> estimates = group_times_us(spec, grouping, assignment, find_target(options.target));
   std::multimap<double, std::string, std::greater<>> by_distance;
-  for (std::size_t g = 0; g < taken.size(); ++g) {
-    const double measured = taken[g] * whole_us / all;
+  for (std::size_t g = 0; g < shares.size(); ++g) {
+    const double measured = shares[g] * whole_us;
     by_distance.emplace(std::abs(measured - estimates[g]),
                         fmt::format("{:9.1f} {:9.1f}  {} {}", estimates[g], measured,
                                     group_precision(spec, grouping.groups[g], assignment),
@@ -373,24 +379,20 @@ void print_rows(const std::string& name, Engine& engine, const std::vector<Shape
   const Specialization& spec = plan->specialization();
   const Grouping& grouping = plan->grouping();
   const std::vector<int> together = count_together(spec, grouping, &assignment);
-  std::vector<std::optional<KernelWork>> works;
-  std::map<std::pair<KernelKind, Precision>, double> taken;
-  for (std::size_t g = 0; g < grouping.groups.size(); ++g)
-    works.push_back(kernel_work(spec, grouping.groups[g], assignment, together[g]));
-  double all = 0;
-  for (const StepTime& step : plan->profile({})) {
-    all += step.microseconds;
-    const int group = step.layer == kNone ? -1 : grouping.group_of[step.layer];
-    if (group >= 0 && works[static_cast<std::size_t>(group)])
-      taken[{works[static_cast<std::size_t>(group)]->kind, works[static_cast<std::size_t>(group)]->precision}] +=
-          step.microseconds;
+  const std::vector<double> shares = group_shares(*plan);
+  std::map<std::pair<KernelKind, Precision>, std::pair<double, double>> sums;
+  for (std::size_t g = 0; g < shares.size(); ++g) {
+    const auto work = kernel_work(spec, grouping.groups[g], assignment, together[g]);
+    if (!work) continue;
+    auto& [share, uncached] = sums[{work->kind, work->precision}];
+    share += shares[g];
+    uncached += model.target().uncached_us(*work);
   }
-  for (const auto& [kind, us] : taken) {
-    double uncached = 0;
-    for (const auto& work : works)
-      if (work && std::pair(work->kind, work->precision) == kind) uncached += model.target().uncached_us(*work);
+  for (const auto& [kind, sum] : sums) {
+    const auto [share, uncached] = sum;
+    if (share == 0) continue;
     fmt::print("{{\"of\": \"{}\", \"us\": {:.5g}, \"share\": {:.5g}, \"whole_us\": {:.5g}, \"kernels\": {}{}}}\n", name,
-               us * whole_us / all, us / all, whole_us, json_of({{kind, whole[kind]}}),
+               share * whole_us, share, whole_us, json_of({{kind, whole[kind]}}),
                uncached > 0
                    ? fmt::format(", \"uncached_mb\": {:.5g}", uncached * model.target().bandwidth_gb_per_s / 1e3)
                    : "");
