@@ -17,7 +17,7 @@ using ActivationKey = std::pair<std::uint64_t, std::uint64_t>;
 ActivationKey activation_key(std::string_view depends_on);
 
 /// The activations of one network for one sample, as the backend that puts them in keeps them: tensors, or memory of
-/// its device. Gives way, the longest unused first, when there are more bytes than the limit. Not thread-safe.
+/// its device. Evicts the least recently used ones above the limit. Not thread-safe.
 class ActivationStore {
  public:
   explicit ActivationStore(std::size_t byte_limit) : byte_limit_(byte_limit) {}
@@ -28,7 +28,7 @@ class ActivationStore {
     return std::any_cast<Value>(used(key));
   }
   bool contains(const ActivationKey& key) const { return entries_.contains(key); }
-  /// Takes elements that nobody changes any more. What is larger than the limit is not kept.
+  /// REQUIRES: the elements do not change any more. Keeps nothing that is larger than the limit.
   void put(const ActivationKey& key, std::any value, std::size_t bytes);
 
   void set_byte_limit(std::size_t byte_limit);

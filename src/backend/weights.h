@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "ulpscope/tensor.h"
 
@@ -17,17 +16,16 @@ struct PreparedObject {
   std::shared_ptr<const void> object;
   std::size_t bytes = 0;
   bool on_device = false;  ///< The bytes are none of this process's memory.
-  bool costly = false;     ///< For its size: gives way behind all that is not.
+  bool costly = false;     ///< Slow to prepare for its size: evicted after all that is not.
 };
 
-/// Gives what was prepared; prepares it when nobody did, or when it has given way since. Thread-safe.
+/// The prepared object, which is prepared now if it never was or was evicted since. Thread-safe.
 using PreparedSource = std::function<std::shared_ptr<const void>()>;
-/// The same, told how to prepare it when it is asked for.
+/// The same, where each call says how to prepare it.
 using PreparedAccess = std::function<std::shared_ptr<const void>(const std::function<PreparedObject()>& make)>;
 
 /// Shared by all plans of one network, and by networks that have constants in common; thread-safe. A copy refers to the
-/// same entries, with a scope of its own. Above a limit, what was not used for the longest time gives way, except what
-/// somebody holds.
+/// same entries, with a scope of its own. Above a limit, the least recently used of what nobody holds is evicted.
 class WeightCache {
  public:
   struct Limits {
@@ -43,19 +41,19 @@ class WeightCache {
   WeightCache& operator=(const WeightCache& other);
   ~WeightCache();
 
-  /// Without a call there are none.
+  /// There are none before the first call.
   void set_limits(const Limits& limits);
   std::size_t device_limit() const;
   bool has_process_limit() const;
-  std::size_t device_bytes() const;  ///< That are prepared on a device.
-  /// Of what is prepared on a device and nobody holds, the longest unused gives way until so many bytes more fit within
-  /// the limit, or nothing is left.
+  std::size_t device_bytes() const;  ///< Of what is prepared on a device.
+  /// Evicts what is prepared on a device and nobody holds, the least recently used first, until so many more bytes fit
+  /// within the limit.
   void make_device_room(std::size_t bytes);
-  /// All of that.
+  /// Evicts all of it.
   void drop_unused_on_device() { make_device_room(Limits::kNone); }
 
-  /// To be called by what prepares so many bytes, before it does: what would give way to them gives way already, so
-  /// that it is not in memory beside what they are made of.
+  /// A function to be called right before so many bytes are prepared. It evicts what they would evict later, so that
+  /// this is not in memory at the same time as what they are made of.
   std::function<void()> room(std::size_t bytes);
 
   /// The tensor that `make` gives. `key` names the constants and what is done to them.

@@ -16,17 +16,17 @@ struct CastProblem {
   struct Value {
     int producer = 0;
     std::vector<int> readers;  ///< Nodes; each once.
-    /// The types that hold its elements exactly. In another one it may be written only if every reader reads it in
-    /// that type: a rounding comes earlier then, never another result.
+    /// The types that hold its elements exactly. It may be written in another type only if every reader reads that
+    /// type: rounding then comes earlier, with the same result.
     std::vector<DataType> exact;
-    /// Somebody takes it in whatever type it is written, but needs the exact elements.
+    /// Some reader takes it in any type, but needs the exact elements.
     bool exact_reader = false;
   };
   std::vector<Node> nodes;
   std::vector<Value> values;
 
-  /// The casts: one per value and type that is read but not written; and as a part of one cast, the share of free nodes
-  /// that work on float32. Infinite for what is not allowed.
+  /// The number of casts, one for each value and type that is read but not written; among equal numbers, the share of
+  /// free nodes that work on float32 counts, which is less than one cast. Infinite for types that are not allowed.
   double cost(const std::vector<DataType>& types) const;
   int casts(const std::vector<DataType>& types) const;
 };

@@ -12,7 +12,8 @@ namespace ulpscope {
 
 struct AdjointNetwork;
 
-/// For samples of the same shapes. Several threads may work on distinct samples.
+/// Products of gradients and local errors, for samples of the same shapes. Several threads may work on distinct
+/// samples.
 class ErrorProducts {
  public:
   /// What one local error is like.
@@ -20,7 +21,7 @@ class ErrorProducts {
     bool overflows = false;  ///< Some of it is not finite.
     bool exact = true;       ///< All of it is 0.
   };
-  /// One sample at work.
+  /// A sample between start() and the last project() of it.
   struct Sample {
     std::vector<Kind> kinds;  ///< Per candidate_outputs(); known once it has been projected.
     std::vector<Tensor> feeds;
@@ -28,7 +29,7 @@ class ErrorProducts {
   };
   virtual ~ErrorProducts() = default;
 
-  /// That a sample at work holds in this process: the errors, and all else.
+  /// What such a sample takes in this process: its errors, and all else.
   struct Bytes {
     std::size_t errors = 0, other = 0;
     std::size_t all() const noexcept { return errors + other; }

@@ -18,13 +18,13 @@
 
 namespace ulpscope {
 
-/// What a tensor is counted against; the scale of int8, 0 for floats.
+/// What the elements of a tensor are counted against; the scale is that of int8, 0 for floats.
 using RangeKey = std::tuple<TensorId, Precision, float>;
 
-/// Of a layer by itself.
+/// What is counted of one layer.
 struct LayerCount {
   SumCount sums;
-  /// What is finite and becomes infinite or NaN in low precision, and the largest of it.
+  /// How many finite elements become infinite or NaN in low precision, and the largest of them.
   std::int64_t broken = 0;
   double largest_broken = 0;
 
@@ -49,7 +49,7 @@ struct LayerCount {
 /// Takes what was counted of a layer over all samples, and chooses the reason that it shows.
 class LayerExplainer {
  public:
-  /// `harmless_overflow`: it is known not to matter.
+  /// `harmless_overflow`: overflows of this layer are known not to matter.
   LayerExplainer(const Specialization& spec, const Assignment& low, LayerId id, bool harmless_overflow);
 
   bool is_sum() const {
@@ -70,23 +70,24 @@ class LayerExplainer {
   const std::string& output_name() const { return name(layer_.outputs[0]); }
   const RangeCount* count_of(const std::string& tensor) const;
   std::string_view type() const { return name_of(precision()); }
-  /// The input whose clipping costs more than the steps do, and the most of all; none: the number of inputs.
+  /// Of the inputs that lose more by clipping than by the steps, the one that loses most; none: the number of inputs.
   std::size_t most_clipped() const;
   bool is_beyond_scales() const { return most_clipped() < inputs_.size(); }
   Reason saturation() const;
-  /// Of products in other formats than int8: what becomes of their constant weights, which are known.
+  /// For products in other formats than int8: what rounding does to their constant weights.
   Reason format_reason() const;
   Reason int8_reason() const;
   Reason float_reason() const;
   Reason underflow(TensorId tensor, const RangeCount& count) const;
-  /// A tenth of the values lose bits for being small, and that is most of what rounding costs: small values beside
-  /// large ones, as behind a softmax, are no reason.
+  /// Whether a tenth of the values lose bits because they are small, and most of what rounding costs is that: a few
+  /// small values beside large ones, as behind a softmax, are no reason.
   static bool vanishes(const RangeCount& count);
   /// Of a layer whose outputs are no floats.
   Reason comparison(const TypeRange& range) const;
   /// Large operands with a small result, or a small operand that the steps at the other's magnitude swallow.
   Reason cancellation(const TypeRange& range) const;
-  /// An operand that is 0 wherever it does not swallow the other: an attention mask means to lose what it covers.
+  /// Whether the operand is 0 wherever it does not swallow the other: what an attention mask covers is meant to be
+  /// lost.
   bool is_mask(std::size_t operand) const;
   void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const;
   static double share(std::int64_t part, std::int64_t all) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,17 +41,17 @@ struct LayerIn {
   Precision precision = Precision::kFP32;
 };
 
-/// Of layers, each perhaps in several precisions: the expected square of what its error by itself uses of the
-/// tolerance, as an amplitude, [sample][layer]. From one pass per sample for all local errors, and one adjoint pass per
-/// projection; errors of the rows of a tensor (tokens) count as independent, which takes fewer projections. `low` says
-/// the rest: scales, and what their weights count. Deterministic.
+/// [sample][layer]: the share of the tolerance that the error of a layer uses by itself, as the root of its expected
+/// square. A layer may be listed in several precisions. Takes one pass per sample for all local errors, and one adjoint
+/// pass per projection; errors of the rows of a tensor (tokens) count as independent, so fewer projections are needed.
+/// Everything else is as `low` has it: scales, and how much their weights count. Deterministic.
 std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
                                                  const Criterion& criterion, std::span<const TensorMap> golden,
                                                  const PredictorOptions& options, std::size_t first,
                                                  const std::function<void(int done, int all)>& progress);
 
-/// `golden`: the exact outputs of the samples of `trials` from `first` on; the prediction is from these. Local errors
-/// come from one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of
+/// Predicts from the samples of `trials` from `first` on, whose exact outputs are `golden`. Local errors come from one
+/// pass per sample; then one adjoint pass per sample and projection: score = rms over projections of
 /// <adjoint, local error>, the largest over samples after these have been drawn towards each other. The effects in the
 /// order of `candidates`. Deterministic.
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
@@ -72,7 +71,7 @@ class SamplePredictor {
   /// `trials` and `criterion` outlive it.
   SamplePredictor(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                   const Criterion& criterion, const PredictorOptions& options = {});
-  /// Of this sample of the trials, which is the `number`-th of those that are predicted from.
+  /// What a sample of the trials says; it is the `number`-th of those that the prediction uses.
   SampleEffects run(std::size_t sample, const TensorMap& golden, std::size_t number) {
     return run_(sample, golden, number);
   }
@@ -85,7 +84,7 @@ class SamplePredictor {
 std::vector<SampleEffects> effects_of_samples(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
                                               const Criterion& criterion, std::span<const TensorMap> golden,
                                               const PredictorOptions& options);
-/// `projections`: of each sample.
+/// The prediction of samples that had so many projections each.
 std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples,
                                          int projections);
 

@@ -27,10 +27,10 @@ struct LimitReached {
 
 /// Without Options::margin, the share of the tolerance that is searched at is between these.
 inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
-/// How many standard deviations of the logarithm of an error, over samples, are left to other samples.
+/// The margin covers so many standard deviations of the logarithm of an error over samples.
 inline constexpr double kSpreadMargin = 2.5;
 
-/// Uses of the tolerance that differ by less say nothing about what a repair is worth.
+/// Shares of the tolerance that differ by less than this factor say nothing about what a repair is worth.
 inline constexpr double kRepairNoise = 1.05;
 
 /// How many layers at the head of the order are raised.
@@ -56,7 +56,7 @@ struct SearchSamples {
   std::size_t all, searched, validated;
   int joined = 0;                ///< Of those of the search, those that were held out before,
   bool validation_used = false;  ///< A set failed on samples of validation.
-  bool margin_is_open = true;    ///< How far apart they are says what the margin is: the first trial that can tell.
+  bool margin_is_open = true;    ///< The first trial that shows how far apart samples are will choose the margin.
   std::vector<std::pair<std::size_t, std::size_t>> moves;  ///< Of those that joined.
   std::vector<TensorMap> golden, held_out_golden;          ///< The latter are computed when they are needed.
 };
@@ -69,10 +69,10 @@ struct RepairedNetwork {
   std::unique_ptr<SearchSpace> space;
 };
 
-/// What repairs are judged by. The repairs themselves are those of the answer.
+/// What repairs are judged by; the answer has the repairs.
 struct RepairEvidence {
   std::vector<std::string> words;     ///< Trial::repairs, of those that changed the network.
-  std::optional<TrialResult> low;     ///< Everything in the lowest precisions, until the trial of the same.
+  std::optional<TrialResult> low;     ///< With everything in the lowest precisions, until that is a trial.
   std::optional<SearchData> doubled;  ///< Samples of twice the magnitude, with their golden outputs.
 };
 
@@ -80,7 +80,7 @@ struct RepairEvidence {
 struct LayerEvidence {
   /// The effect that a search reckons with; infinite where the samples are too far apart.
   double weight(std::size_t candidate) const;
-  /// One is in the lowest precision that the samples are too far apart about: no such set passes.
+  /// A layer that the samples are too far apart about is in its lowest precision: no such set passes.
   bool is_bold(const Levels& levels) const;
 
   std::vector<LayerEffect> effects;
@@ -113,8 +113,8 @@ struct Verdict {
   bool holds() const { return proof != Proof::kSearched; }
 
   std::optional<Levels> best;
-  /// Of the best set, what accuracy asks for: this passes on the samples of the search, and the rest of the best set
-  /// saves time. Nothing where it asks for all of it, or nobody looked.
+  /// The part of the best set that accuracy needs: it passes on the samples of the search, and the rest saves time.
+  /// Nothing where accuracy needs all of it, or where that was not looked for.
   std::optional<Levels> enough;
   Proof proof = Proof::kSearched;
   Failure failure = Failure::kNone;
@@ -129,14 +129,14 @@ struct SearchState {
 
   SearchSpace& space() const { return *current.space; }
   const ObjectiveRule& rule() const { return rule_of(options.objective); }
-  /// Whether this share of the tolerance is good enough: at most `most` of it, or finite where there is none.
+  /// Whether this share of the tolerance is at most `most`; where there is no tolerance, whether it is finite.
   bool is_within(double share, double most) const;
   /// Tells the observer.
   void show(Stage stage, int done = 0, int all = 0);
   bool is_late(double share = 1) const;
   /// Throws LimitReached.
   void check_time() const;
-  /// The same, once the observer was told, and had its chance to interrupt. `counted`: for a trial that counts against
+  /// The same, after the observer was told and could interrupt. `counted`: before a trial that counts against
   /// --max-trials.
   void check_limits(bool counted = false);
 
@@ -145,11 +145,12 @@ struct SearchState {
   TrialResult run(SearchSpace& in, const Assignment& assignment, std::size_t first, std::size_t count, bool keep);
   /// From the journal, or run. Valid until the next one.
   const Trial& trial_of(SearchSpace& in, const std::vector<std::string>& repairs, const Levels& levels, TrialKind kind);
-  /// Of the tolerance, by the worst output and sample. Trials on the same samples are the same, whatever they were for.
+  /// The share of the tolerance that the worst output and sample use. A set is tried once on the same samples, whatever
+  /// the trials were for.
   double used(const Levels& levels, TrialKind kind);
   bool passes(const Levels& levels, TrialKind kind);
-  /// The same of a set whose share of the tolerance is predicted, which says how far off predictions are. Notes the
-  /// best until one holds.
+  /// The same of a set whose share is predicted: corrects later predictions by what is measured, and notes the best set
+  /// until one holds.
   bool passes(const Levels& levels, double predicted);
   /// Trials that may come next, the likelier ones first: workers without other work begin them.
   void expect(const std::vector<std::pair<Levels, TrialKind>>& trials);
@@ -170,7 +171,7 @@ struct SearchState {
   LayerEvidence layers;
   FormatEvidence formats;
   Verdict verdict;
-  /// Of the tolerance, by kind of samples and raised layers.
+  /// Measured shares of the tolerance, by kind of samples and raised layers.
   std::map<std::pair<TrialKind, RaisedLayers::Marks>, double> done;
   Answer answer;  ///< Repairs, trials, sets and curve so far, their number, and the margin; report() adds the rest.
 };

@@ -19,9 +19,10 @@
 
 namespace ulpscope::cuda {
 
-/// The type that holds every value rounded so; float32 for kNone and tf32.
+/// The narrowest type that holds all values of this rounding; float32 for kNone and tf32.
 DataType type_of(Rounding rounding);
-/// The rounding that elements of this type still lack if they are to be rounded so; kNone: they hold nothing else.
+/// What is left of a rounding for elements that are stored in this type: all of it, or kNone where the type holds no
+/// other values.
 Rounding missing_rounding(DataType type, Rounding rounding);
 Pointer pointer(const View& view);
 
@@ -36,8 +37,8 @@ class ProgramAssembly {
   void output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
               std::optional<Quantization> quantization = {});
   void output(ProgramOutput output, const Pointer& to);
-  /// Runs it over finer dimensions, of which those of the domain are runs; input 0 has these strides. REQUIRES: no
-  /// rows.
+  /// Splits the dimensions of the domain into finer ones (FineStrides), over which input 0 has these strides.
+  /// REQUIRES: no rows.
   void refine(const FineStrides& first);
   KernelStep finish() &&;
 
@@ -55,8 +56,10 @@ class StepList {
  public:
   StepList(WeightCache& weights, LoweringTarget& target) : weights_(weights), target_(target) {}
 
-  /// Whose steps are added from here on. `kernel` names what steps of the host compute; null: copies for the caller.
+  /// The layer of the steps that follow.
   void begin(LayerId layer) { layer_ = layer; }
+  /// What host steps that follow carry out, for their cache keys; null: they copy for the caller. Returns the one
+  /// before.
   const KernelDescription* begin(const KernelDescription* kernel) { return std::exchange(kernel_, kernel); }
   LayerId layer() const { return layer_; }
 
@@ -75,13 +78,13 @@ class StepList {
   View new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides);
   /// Memory of the caller's tensor of that number (Buffer::callers), row-major.
   View callers_view(DataType type, const Shape& shape, std::size_t number);
-  /// From here on, the buffer is that tensor's memory; false: it cannot be, since it is something else or has more in
-  /// it than these elements, row-major.
+  /// Makes the caller's tensor of that number the memory of the view's buffer. False where that cannot be: the buffer
+  /// is no part of the arena, or holds more than these elements in row-major order.
   bool give_to_caller(const View& view, const Shape& shape, std::size_t number);
-  /// So many elements more behind those of a view that is a buffer of its own.
+  /// Makes the buffer of the view, which is alone in it, so many elements longer.
   void extend(const View& view, std::int64_t elements);
-  /// Elements that are made when nobody has them; float32, become `type`.
-  /// `stored`: the parts of it, where they are matrices of a file.
+  /// A constant as `type`, from the float32 elements that `values` gives when the cache does not have it. `stored`: its
+  /// parts, where they are matrices of a file.
   View constant_memory(const std::string& key, DataType type, const ConstantSource& values,
                        std::span<const StoredMatrix> stored = {});
   int new_host(DataType type, const std::optional<Shape>& shape);
@@ -111,30 +114,29 @@ class Placement {
       : spec_(spec), constants_(constants), steps_(steps), locations_(spec.network->tensors.size()) {}
 
   // --- What a step leaves
-  /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
+  /// Makes room for the tensor of a store, with these strides, in the type that holds what is stored.
   View define(const Store& store, std::vector<std::int64_t> strides);
-  /// The same, rounded by the step, as the tensor leaves the network: row-major, of its declared type.
+  /// The same for an output of the network, which the step rounds: row-major, of its declared type.
   View define_output(const Store& store);
-  /// Beside it, the exact values where Store says so.
+  /// A second place, for the exact values, where Store::exact asks for it.
   std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
-  /// The tensor is there: elements of the type that define() would give it.
+  /// Makes this view the place of the tensor. REQUIRES: the type that define() would give it.
   void define_at(TensorId id, View view) { locations_[id].device = std::move(view); }
   DataType stored_type(const Store& store) const;
   /// The tensor is a value of the host, exact and rounded.
   void define_host(const Store& store, int value);
   void define_input(TensorId id, int value) { locations_[id].host = value; }
-  /// The elements of an output, of its declared type, are in the caller's tensor of that number: computed there, else
-  /// copied.
+  /// Puts an output, in its declared type, into the caller's tensor of that number: it is computed there, or copied.
   void put_output(const Operand& operand, std::size_t number);
-  /// The tensor's elements are at these strides over finer dimensions. `order`: Location::order.
+  /// Says that the tensor's elements have these strides over finer dimensions. `order`: Location::order.
   void place(TensorId id, View view, const Shape& dims, std::vector<std::int64_t> order = {});
-  /// The tensor is this view of what is there already, when that needs no other rounding.
+  /// Makes the tensor a view of what is there already; false where it would need another rounding.
   bool alias(const Store& store, View view);
 
   // --- What a step reads
-  /// The tensor's elements on the device, where its producer left them; brings them there.
+  /// The tensor's elements on the device, as its producer left them; uploads those of the host.
   View device_view(const Operand& operand);
-  /// Where they are, without bringing them into an order of their own.
+  /// The same over the finer dimensions that they may have: no copy is made for strides over the tensor's own.
   std::pair<View, Shape> fine_view(const Operand& operand);
   /// Location::order, of all dimensions.
   std::vector<std::int64_t> order_of(const Operand& operand);
@@ -143,8 +145,8 @@ class Placement {
   View read_as(const Operand& operand, DataType type);
   /// The same with these strides.
   View read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides);
-  /// A copy that only moves elements of the tensor `of` is a step of the layer that computed them: it is needed for
-  /// where that one put them.
+  /// A copy. One that only moves elements of the tensor `of` counts as a step of the layer that computed them, since it
+  /// is needed for where that one put them.
   View copied(const View& from, const Shape& shape, DataType type, Rounding rounding, std::vector<std::int64_t> strides,
               TensorId of = kNone);
   View constant_view(const Tensor& value, const std::string& key, DataType type);
@@ -190,14 +192,14 @@ class Placement {
   StepList& steps_;
   IdMap<TensorId, Location> locations_;
   Elements elements_;
-  std::set<TensorId> leaving_;          ///< Of define_output().
-  std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  std::set<TensorId> leaving_;             ///< Of define_output().
+  std::map<TensorId, Location> exact_;     ///< Of stored tensors: the values that other kernels of their group read.
   std::map<TensorId, Location> row_sums_;  ///< See Store::row_sums.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
 };
 
-/// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps: it is
-/// computed there.
+/// Results of generated kernels that only a Concat reads, and that lie in its result without gaps: they are computed
+/// right there.
 class ConcatParts {
  public:
   ConcatParts(const Specialization& spec, const Schedule& schedule, const IdMap<TensorId, KernelUses>& uses,

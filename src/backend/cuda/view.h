@@ -21,24 +21,24 @@ struct View {
   std::vector<std::int64_t> strides;  ///< In elements, one per dimension of the shape; may be 0 or negative.
 };
 
-/// Without gaps, with dimensions in the order of memory that `strides` has. REQUIRES: is_one_to_one.
+/// Strides without gaps that keep the order of the dimensions in memory. REQUIRES: is_one_to_one.
 std::vector<std::int64_t> ordered_strides(const Shape& shape, std::span<const std::int64_t> strides);
 
-/// Strides of `to` in the order of memory of a tensor of as many dimensions, where each element of that has a place of
-/// its own; else row-major.
+/// Strides of `to` without gaps, with its dimensions in the order that those of `from`, which are as many, have in
+/// memory; row-major where elements of `from` share places.
 std::vector<std::int64_t> strides_in_order_of(const Shape& from, std::span<const std::int64_t> strides,
                                               const Shape& to);
 
 /// The strides give every element the place that `wanted` gives it: those of dimensions of size 1 do not matter.
 bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std::span<const std::int64_t> wanted);
 
-/// Strides under which the same elements, in the same row-major order, have the shape `to`. Nothing when there are
-/// none.
+/// The strides of a view of the same elements, in the same row-major order, with the shape `to`; nothing when there is
+/// no such view.
 std::optional<std::vector<std::int64_t>> reshaped_strides(const Shape& from, std::span<const std::int64_t> strides,
                                                           const Shape& to);
 
-/// Dimensions that are finer than those of a tensor: each of the tensor's is a run of these, side by side. So strides
-/// can say where elements are after any chain of reshapes and transposes.
+/// Strides over finer dimensions than those of a tensor, each of which is a run of these side by side: they can say
+/// where elements are after any chain of reshapes and transposes.
 struct FineStrides {
   Shape dims;
   std::vector<std::int64_t> strides;
@@ -46,8 +46,8 @@ struct FineStrides {
 /// The same elements, in the same row-major order, so that the dimensions of `to` are runs of dimensions. Nothing where
 /// sizes do not divide each other.
 std::optional<FineStrides> refined(const FineStrides& from, const Shape& to);
-/// Strides over finer dimensions of a tensor with these over its own ones. REQUIRES: each of its own is a run of
-/// `fine`.
+/// The strides over the dimensions `fine` of a tensor with these strides over its own. REQUIRES: each of its own is a
+/// run of `fine`.
 std::vector<std::int64_t> finer_strides(const Shape& shape, std::span<const std::int64_t> strides, const Shape& fine);
 /// Dimensions of a tensor of this shape in another order, with the fine ones that each consists of.
 FineStrides permuted(const FineStrides& from, const Shape& shape, std::span<const std::int64_t> permutation);
