@@ -1,9 +1,9 @@
 // Products of 8-bit integers with zero points by constants: MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
 #include <algorithm>
 
-#include "backend/cpu/product.h"
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/quantized_layers.h"
 
 namespace ulpscope::cpu {
