@@ -391,7 +391,7 @@ def test_bits_as_the_program_has_them(program, tmp_path, monkeypatch):
 def test_refused_bits(tmp_path):
     samples = decoder(tmp_path / "m.onnx")
     for words, message in (
-        ({"bits": 1, "precisions": ["int4"]}, "expected at least 4.5000"),
+        ({"bits": 1, "precisions": ["int4"]}, "expected at least 4.2500"),
         ({"bits": 5}, "formats"),
         ({"bits": 0, "precisions": ["int4"]}, "above 0"),
         ({"bits": 5, "precisions": ["int4"], "objective": "cheapest"}, "contradict"),

@@ -37,6 +37,9 @@ struct AttentionForm {
 /// Nothing for sizes that no block has the memory for. `warp_group_processors`: as LoweringTarget says.
 std::optional<AttentionForm> attention_form(const AttentionSpec& spec, int warp_group_processors);
 
+/// The text of the functions that all kernels call.
+const char* attention_functions();
+
 /// The text of the kernel that goes over tiles of keys once.
 const char* one_pass_attention();
 
