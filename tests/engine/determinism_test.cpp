@@ -126,5 +126,31 @@ TEST(Determinism, LongProductsDoNotDependOnThreads) {
   }
 }
 
+/// One sequence, whose steps follow one another: columns of R are shared out, in both halves of a GRU that resets the
+/// state first.
+TEST(Determinism, RecurrentLayersOfOneSequenceDoNotDependOnThreads) {
+  constexpr std::int64_t kHidden = 300, kSteps = 5;
+  for (const auto& [op, gates] : {std::pair("GRU", 3), std::pair("LSTM", 4)}) {
+    Model model;
+    model.input("x", {kSteps, 1, 16});
+    add_attribute(model.node(op, {"x", "w", "r"}, {"y"}, op), "hidden_size", onnx::AttributeProto::INT).set_i(kHidden);
+    for (const auto& [name, columns] : {std::pair("w", std::int64_t{16}), std::pair("r", kHidden)}) {
+      const Shape shape{1, gates * kHidden, columns};
+      *model.graph().add_initializer() =
+          float_tensor(name, shape, noise(static_cast<std::size_t>(num_elements(shape)), 3, 0.1f));
+    }
+    model.output("y");
+    const auto network = model.load();
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3, 8}) {
+      BuildOptions options = tested_options();
+      options.threads = threads;
+      const auto y = run_first(*Engine::build(network, options), {noise_tensor({kSteps, 1, 16}, 4)});
+      if (first.empty()) first = y;
+      EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << op << ", " << threads << " threads";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ulpscope::testing

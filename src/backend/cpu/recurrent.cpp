@@ -75,7 +75,8 @@ class RecurrentKernel final : public Kernel {
     parallel_each(s.directions * blocks, 1, [&](std::int64_t i) {
       const std::int64_t first = i % blocks * rows;
       Block block{i / blocks, first, std::min(rows, s.batch - first),
-                  static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size()};
+                  static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size(),
+                  s.directions * blocks == 1};
       run_block(block, inputs, outputs);
     });
   }
@@ -85,6 +86,7 @@ class RecurrentKernel final : public Kernel {
   struct Block {
     std::int64_t direction, first, rows;
     const float* weights;
+    bool alone;  ///< There is no other one: its products may have all threads.
   };
 
   static const float* data_of(const Tensor* tensor) { return tensor != nullptr ? tensor->data<float>() : nullptr; }
@@ -136,6 +138,19 @@ class RecurrentKernel final : public Kernel {
 
   std::int64_t all_columns() const { return packed_.columns + packed_.candidate_columns; }
 
+  /// out = a R, or its part for the candidate, of the block's rows. Columns are shared out where they are worth it.
+  void multiply(const Block& block, const float* a, const float* weights, std::int64_t columns, float* out) const {
+    constexpr std::int64_t kWorthwhile = 48 << 10;  // Multiply-adds: a microsecond or two.
+    const RecurrentKernels& kernels = program_kernels().recurrent;
+    const std::int64_t k = packed_.hidden, panel = kernels.panel, panels = columns / panel;
+    const std::int64_t pieces =
+        block.alone ? std::clamp<std::int64_t>(block.rows * k * columns / kWorthwhile, 1, num_threads()) : 1;
+    parallel_for(panels, divided_up(panels, pieces), [&](std::int64_t begin, std::int64_t end) {
+      kernels.product(a, packed_.width, block.rows, weights + begin * panel * k, k, (end - begin) * panel,
+                      out + begin * panel, columns);
+    });
+  }
+
   void step(const Block& block, std::int64_t t, const float* from_input, const State& state) const {
     const RecurrentKernels& kernels = program_kernels().recurrent;
     const ops::RecurrentSizes& s = spec_.form.sizes;
@@ -154,11 +169,11 @@ class RecurrentKernel final : public Kernel {
                           state.update + r * w,
                           candidates + r * packed_.candidate_columns};
     };
-    kernels.product(state.hidden, w, block.rows, block.weights, packed_.hidden, packed_.columns, state.sums);
+    multiply(block, state.hidden, block.weights, packed_.columns, state.sums);
     if (packed_.candidate_columns != 0) {
       for (std::int64_t r = 0; r < block.rows; ++r) kernels.gru_gates(row(r));
-      kernels.product(state.next, w, block.rows, block.weights + packed_.columns * packed_.hidden, packed_.hidden,
-                      packed_.candidate_columns, candidates);
+      multiply(block, state.next, block.weights + packed_.columns * packed_.hidden, packed_.candidate_columns,
+               candidates);
     }
     for (std::int64_t r = 0; r < block.rows; ++r) kernels.cell(row(r));
   }

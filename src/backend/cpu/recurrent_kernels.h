@@ -28,9 +28,9 @@ struct RecurrentKernels {
   int panel;  ///< Columns of a packed matrix that lie side by side; a multiple of lanes.
 
   /// out[r, :] = sum over k of a[r, k] * b[k, :], added up in the order of k whatever `rows` is. b is packed in panels:
-  /// [columns / panel, k, panel]. `stride`: from row to row of a; rows of `out` are dense.
+  /// [columns / panel, k, panel]. Strides: from row to row.
   void (*product)(const float* a, std::int64_t stride, std::int64_t rows, const float* packed, std::int64_t k,
-                  std::int64_t columns, float* out);
+                  std::int64_t columns, float* out, std::int64_t out_stride);
   /// The whole cell; of a GRU without linear_before_reset the second half, after gru_gates().
   void (*cell)(const RecurrentRow& row);
   /// GRU without linear_before_reset: writes `update`, and into `next` the reset gate times `hidden`.
