@@ -147,7 +147,8 @@ TEST(Determinism, RecurrentLayersOfOneSequenceDoNotDependOnThreads) {
       options.threads = threads;
       const auto y = run_first(*Engine::build(network, options), {noise_tensor({kSteps, 1, 16}, 4)});
       if (first.empty()) first = y;
-      EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << op << ", " << threads << " threads";
+      EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
+          << op << ", " << threads << " threads";
     }
   }
 }

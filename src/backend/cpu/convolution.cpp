@@ -234,10 +234,12 @@ class PiecewiseConvolution final : public Kernel {
 
   std::string name() const override { return fmt::format("{} pieces, {}", pieces_.size(), pieces_[0].kernel->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const auto count = static_cast<std::int64_t>(pieces_.size());
-    parallel_for(image_.count * count, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto count = static_cast<std::int64_t>(pieces_.size()), all = image_.count * count;
+    // The last stripe may be a small one: pieces are dealt out in turn, so that nobody has all of the large ones.
+    const std::int64_t threads = std::min<std::int64_t>(num_threads(), all);
+    parallel_each(threads, 1, [&](std::int64_t first) {
       const ScopedThreads single(1);
-      for (std::int64_t i = begin; i < end; ++i) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
+      for (std::int64_t i = first; i < all; i += threads) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
     });
   }
 
