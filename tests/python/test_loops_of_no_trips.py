@@ -68,3 +68,13 @@ def test_dimensions_that_the_body_leaves_open_beside_others(width):
     expected = ort.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
     actual = ulpscope.Engine(made).run({"x": x})["o1"]
     assert actual.shape == expected.shape == (0, 3, 3 if width == 3 else 0)
+
+
+def test_dimensions_that_a_value_from_outside_leaves_open_too():
+    """They are 0, as in ONNX Runtime: what comes in decides nothing."""
+    made = loop([node("Add", ["s", "outside"], ["t"])], [("s", [3, "n"])], ["t", "t"], 1, ["o1"])
+    made.graph.input.append(info("outside", FLOAT, [3, "width"]))
+    feed = {"x": np.ones((3, 3), np.float32), "outside": np.ones((3, 3), np.float32)}
+    expected = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
+    actual = ulpscope.Engine(made).run(feed)["o1"]
+    assert actual.shape == expected.shape == (0, 3, 0)

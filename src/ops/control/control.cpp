@@ -53,11 +53,12 @@ std::vector<Tensor> run_subgraph(const KernelContext& ctx, std::string_view attr
   return results;
 }
 
-/// The shape of output `i` of a sub-graph, for inputs of these shapes (nothing: not known); nothing where it does not
-/// follow, or the sub-graph does not fit them.
+/// The shape of output `i` of a sub-graph, for inputs of these shapes (nothing: not known), captured values after them
+/// or, if these are left out, as they are; nothing where it does not follow, or the sub-graph does not fit them.
 std::optional<Shape> inferred_shape(const KernelContext& ctx, const Subgraph& graph,
                                     std::vector<std::optional<Shape>> inputs, std::size_t i) {
-  for (int capture : graph.captures) inputs.emplace_back(ctx.input(capture).shape());
+  if (inputs.size() < graph.network->inputs.size())
+    for (int capture : graph.captures) inputs.emplace_back(ctx.input(capture).shape());
   try {
     return infer(*graph.network, inputs, FoldingLimits{}, IdMap<TensorId, Tensor>()).shapes[graph.network->outputs[i]];
   } catch (const Error&) {  // It would not have run.
@@ -171,14 +172,28 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
 }
 
 /// The shape of an output where dimensions that the body leaves open do not fit others as 0, as in a sum with a
-/// captured value: such dimensions are those that come in, the others 0. Nothing where these do not fit either.
+/// captured value: such dimensions are those that come in, the others 0. Where captured values leave dimensions open
+/// themselves, these count as 0, too. Nothing where they do not fit so either.
 std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph& body,
                                         const std::vector<Tensor>& state, std::size_t output) {
+  const Network& network = *body.network;
+  const bool settled =
+      std::all_of(network.inputs.begin() + static_cast<std::ptrdiff_t>(formal_inputs(body)), network.inputs.end(),
+                  [&](TensorId id) {
+                    const auto& shape = network.tensor(id).shape;
+                    return shape && std::ranges::all_of(*shape, [](std::int64_t size) { return size >= 0; });
+                  });
+  if (!settled) {
+    std::vector<std::optional<Shape>> declared;
+    for (const TensorId id : network.inputs)
+      declared.push_back(network.tensor(id).shape ? std::optional(closed(*network.tensor(id).shape)) : std::nullopt);
+    return inferred_shape(ctx, body, std::move(declared), output);
+  }
   std::vector<std::optional<Shape>> shapes{Shape{}, Shape{}};
   for (const Tensor& tensor : state) shapes.emplace_back(tensor.shape());
   auto found = inferred_shape(ctx, body, shapes, output);
   for (std::size_t k = 2; k < shapes.size() && found; ++k) {
-    const auto& declared = body.network->tensor(body.network->inputs[k]).shape;
+    const auto& declared = network.tensor(network.inputs[k]).shape;
     if (!declared || declared->size() != shapes[k]->size()) continue;
     for (std::size_t d = 0; d < declared->size(); ++d) {
       if ((*declared)[d] >= 0) continue;
