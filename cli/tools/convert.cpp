@@ -34,8 +34,6 @@
 namespace ulpscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// rel-l2 beyond which few models are of use.
 constexpr double kLargeError = 0.1;
 
@@ -44,13 +42,14 @@ class ConvertTool : public Tool {
   std::string name() const override { return "convert"; }
   std::string summary() const override { return "Write the strongly typed mixed-precision model."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope convert model.onnx --fp16 --keep Softmax /encoder/Add_3 -o typed.onnx\n\n"
-           "Layers that are not kept are lowered; weights are stored in the type of their layer, and casts are placed "
-           "so\nthat they are few. Before anything is written, the new model is imported again and has to give, "
-           "strongly\n"
-           "typed, bit for bit the outputs of the precisions asked for; onnx.checker and ONNX Runtime look at it, "
-           "too,\nwhere they are installed. With --convert-to trt, an engine is written instead.";
+    return summary() + R"(
+
+    ulpscope convert model.onnx --fp16 --keep Softmax /encoder/Add_3 -o typed.onnx
+
+Layers that are not kept are lowered; weights are stored in the type of their layer, and casts are placed so
+that they are few. Before anything is written, the new model is imported again and has to give, strongly
+typed, bit for bit the outputs of the precisions asked for; onnx.checker and ONNX Runtime look at it, too,
+where they are installed. With --convert-to trt, an engine is written instead.)";
   }
 
   void declare(OptionTable& table) override {
@@ -209,7 +208,7 @@ class ConvertTool : public Tool {
   /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
   bool edits_only() const { return copies() && !lowers() && !repair_only_ && !to_engine() && !to_view(); }
   bool copies() const {
-    const bool to_onnx = fs::path(output_.value_or("")).extension() == ".onnx" && !asks_for_types();
+    const bool to_onnx = std::filesystem::path(output_.value_or("")).extension() == ".onnx" && !asks_for_types();
     return onnx_.edits() || onnx_.external_data_dir || convert_to_ == "onnx" || to_onnx;
   }
   /// Options of typed models, which mean nothing for a copy.
@@ -361,7 +360,7 @@ class ConvertTool : public Tool {
   bool to_view() const { return convert_to_ == "onnx-like-trt-network"; }
   bool to_engine() const {
     if (convert_to_) return *convert_to_ == "trt";
-    const std::string extension = fs::path(output_.value_or("")).extension().string();
+    const std::string extension = std::filesystem::path(output_.value_or("")).extension().string();
     return extension == ".plan" || extension == ".engine";
   }
 
@@ -381,7 +380,8 @@ class ConvertTool : public Tool {
     const bool given = ranged || data_.seed || data_.iterations || !model_.input_shapes.empty();
     const auto& inputs = convert_.answer ? convert_.answer->inputs : std::vector<std::string>();
     std::error_code ignored;
-    const auto missing = std::ranges::find_if(inputs, [&](const auto& f) { return !fs::exists(f, ignored); });
+    const auto missing =
+        std::ranges::find_if(inputs, [&](const auto& f) { return !std::filesystem::exists(f, ignored); });
     if (!given && missing != inputs.end())
       log_warning(
           "[convert] --answer {}: '{}', which the search read inputs from, is not there: generated inputs are used; "
@@ -445,15 +445,14 @@ class ConvertTool : public Tool {
           *output_);
     throw invalid_argument(
         "[options] expected a type to lower layers to, got none; try --fp16, --bf16, --int8, or --formats with the "
-        "names "
-        "of those that layers are to have");
+        "names of those that layers are to have");
   }
 
   /// What else is asked for, once the model is written.
   void save(const ConvertedModel& made) const {
     if (print_commands_) {
-      const std::string typed = shell_word(*output_),
-                        engine = shell_word(fs::path(*output_).replace_extension(".engine").string());
+      const std::string typed = shell_word(*output_);
+      const auto engine = shell_word(std::filesystem::path(*output_).replace_extension(".engine").string());
       fmt::print("trtexec --onnx={} --stronglyTyped --saveEngine={}\n", typed, engine);
       fmt::print("polygraphy run {} --trt --strongly-typed --onnxrt\n", typed);
     }
@@ -463,9 +462,7 @@ class ConvertTool : public Tool {
       write_answer(*save_answer_, *made.answer);
     }
     const auto write = [](const std::optional<std::string>& path, const std::string& text) {
-      if (!path) return;
-      write_file(*path, text);
-      log_info("Saving to " + *path);
+      if (path) write_file(*path, text), log_info("Saving to " + *path);
     };
     const auto& repairs = convert_.answer ? convert_.answer->answer.repairs : std::vector<Repair>();
     const auto changed = std::ranges::count_if(repairs, changes_network);
