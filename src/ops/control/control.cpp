@@ -72,8 +72,14 @@ Shape closed(Shape shape) {
   return shape;
 }
 
+/// What a body declares; nothing where it declares no shape.
+std::optional<Shape> declared_shape(const Network& network, TensorId id) {
+  const auto& shape = network.tensor(id).shape;
+  return shape ? std::optional(closed(*shape)) : std::nullopt;
+}
+
 Shape declared_output(const Subgraph& graph, std::size_t i) {
-  return closed(graph.network->tensor(graph.network->outputs[i]).shape.value_or(Shape{}));
+  return declared_shape(*graph.network, graph.network->outputs[i]).value_or(Shape{});
 }
 
 /// The shape of output `i` of a sub-graph that never ran, for inputs of these shapes: as inferred, else as declared.
@@ -185,8 +191,7 @@ std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph
                   });
   if (!settled) {
     std::vector<std::optional<Shape>> declared;
-    for (const TensorId id : network.inputs)
-      declared.push_back(network.tensor(id).shape ? std::optional(closed(*network.tensor(id).shape)) : std::nullopt);
+    for (const TensorId id : network.inputs) declared.push_back(declared_shape(network, id));
     return inferred_shape(ctx, body, std::move(declared), output);
   }
   std::vector<std::optional<Shape>> shapes{Shape{}, Shape{}};
@@ -215,12 +220,11 @@ Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std
   const Network& network = *body.network;
   std::vector<std::optional<Shape>> declared, known;
   for (std::size_t k = 0; k < state.size() + 2; ++k) {
-    const auto& shape = network.tensor(network.inputs[k]).shape;
-    declared.push_back(shape ? std::optional(closed(*shape)) : std::nullopt);
-    known.push_back(shape ? closed(*shape) : k < 2 ? Shape{} : state[k - 2].shape());
+    declared.push_back(declared_shape(network, network.inputs[k]));
+    known.push_back(declared.back() ? *declared.back() : k < 2 ? Shape{} : state[k - 2].shape());
   }
   const bool all = std::ranges::all_of(declared, [](const auto& shape) { return shape.has_value(); });
-  if (const auto& shape = network.tensor(network.outputs[output]).shape; shape && !all) return closed(*shape);
+  if (auto shape = declared_shape(network, network.outputs[output]); shape && !all) return *std::move(shape);
   if (const auto inferred = inferred_shape(ctx, body, known, output)) return *inferred;
   if (const auto inferred = inferred_shape(ctx, body, declared, output)) return *inferred;
   if (const auto inferred = shape_of_what_fits(ctx, body, state, output)) return *inferred;
