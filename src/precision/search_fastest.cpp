@@ -11,13 +11,17 @@ namespace {
 
 /// Trials of points of the curve, of polished ones, and of those without layers that stay for time alone. With that of
 /// the lowest precisions, and one more where these pass, at most 14 evaluations.
-constexpr int kCurveTrials = 7, kPolishTrials = 3, kIdleTrials = 2;
+constexpr int kCurveTrials = 6, kPolishTrials = 4, kIdleTrials = 2;
 /// Of the time: what a trial has to promise to be made against the prediction.
 constexpr double kWorthATrial = 0.005;
+/// How far off predictions are, if they are: what uses so many times the margin by one is not tried.
+constexpr double kDoubt = 1.5;
 /// Assignments that are looked at for one of these: single moves from a point, and those that raise a faster one.
 constexpr int kPolishMoves = 600, kRaiseMoves = 1000;
 /// Of the margin, that a polished set may use by prediction.
 constexpr double kPolishShare = 0.95;
+/// What is left of that share after a polished set that did not pass: what it measured corrects the prediction already.
+constexpr double kAfterFailure = 0.95;
 /// Of the time: what layers have to save that stay higher for time alone. Estimates are not better.
 constexpr double kWorthStaying = 0.05;
 
@@ -29,10 +33,16 @@ bool point_passes(SearchState& search, const TradeOffPoint& point) {
   return search.passes(point.levels, predicted_use_of(search, point));
 }
 
+/// That a point may have to use this share of the margin, by prediction and what was measured.
+double most_squares(const SearchState& search, double share) {
+  const double use = search.layers.scale.prediction_of(share * search.answer.margin);
+  return std::pow(amplitude_of(use, search.criterion.sensitivity()), 2);
+}
+
 /// The fastest point of the curve that passes, or nothing.
 std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector<TradeOffPoint>& curve) {
-  const auto likely = [&](const TradeOffPoint& point) {
-    return search.layers.scale.corrected(predicted_use_of(search, point)) <= search.answer.margin;
+  const auto likely = [&](const TradeOffPoint& point, double doubt = 1) {
+    return search.layers.scale.corrected(predicted_use_of(search, point)) <= doubt * search.answer.margin;
   };
   const std::ptrdiff_t count = std::ssize(curve);
   std::ptrdiff_t fails = -1, holds = count, step = 1;
@@ -44,9 +54,11 @@ std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector
     std::ptrdiff_t next = fails + 1;
     while (next < holds && !likely(curve[next])) ++next;
     if (next == holds && holds < count) {
-      // What is faster is not likely to pass; where much time lies between, a trial tells more.
+      // What is faster is not likely to pass; where much time lies between, and it may, a trial tells more.
       if (curve[holds].time_us - curve[fails + 1].time_us < kWorthATrial * curve[holds].time_us) break;
       next = fails + (holds - fails) / 2;
+      while (next < holds && !likely(curve[next], kDoubt)) ++next;
+      if (next == holds) break;
     }
     // After failures in growing steps; the last trial is one that passes in any case.
     if (fails >= 0 && holds == count) next = std::max(next, std::min(count - 1, fails + step));
@@ -75,26 +87,27 @@ std::optional<TradeOffPoint> beyond_curve(SearchState& search, TradeOff& trade_o
   return highest;
 }
 
-/// Single moves, as far as the prediction, corrected by what was measured, lets them.
+/// Single moves, as far as the prediction, corrected by what was measured, lets them: downwards from the point, and
+/// upwards from the faster one beside it on the curve.
 TradeOffPoint polish(SearchState& search, TradeOff& trade_off, const std::vector<TradeOffPoint>& curve,
                      TradeOffPoint point) {
   search.show(Stage::kPolishing);
+  const auto on_curve = std::ranges::find(curve, point.levels, &TradeOffPoint::levels);
   double share = kPolishShare;
   for (int trial = 0; trial < kPolishTrials; ++trial) {
-    const double amplitude =
-        amplitude_of(search.layers.scale.prediction_of(share * search.answer.margin), search.criterion.sensitivity());
-    const double most = amplitude * amplitude;
+    const double most = most_squares(search, share);
     TradeOffPoint next = trade_off.polish(point, most, kPolishMoves);
-    if (const auto faster = std::ranges::find(curve, point.levels, &TradeOffPoint::levels);
-        faster != curve.begin() && faster != curve.end())
-      if (TradeOffPoint raised = trade_off.raise(*(faster - 1), most, kRaiseMoves);
+    if (on_curve != curve.begin())
+      if (TradeOffPoint raised = trade_off.raise(*(on_curve - 1), most, kRaiseMoves);
           raised.squares <= most && raised.time_us < next.time_us)
         next = std::move(raised);
     if (!(next.time_us < point.time_us * 0.999)) break;
-    if (point_passes(search, next))
+    if (point_passes(search, next)) {
       point = std::move(next);
-    else
-      share *= 0.8;
+      share = kPolishShare;
+    } else {
+      share *= kAfterFailure;
+    }
   }
   return point;
 }
@@ -118,9 +131,7 @@ TradeOffPoint without_idle_layers(SearchState& search, TradeOff& trade_off, Trad
   search.show(Stage::kLowering);
   double share = kPolishShare;
   for (int trial = 0; trial < kIdleTrials; ++trial, share *= 0.8) {
-    const double amplitude =
-        amplitude_of(search.layers.scale.prediction_of(share * search.answer.margin), search.criterion.sensitivity());
-    const double most = amplitude * amplitude;
+    const double most = most_squares(search, share);
     TradeOffPoint enough = trade_off.lower(point, most);
     if (enough.levels == point.levels) break;
     if (!point_passes(search, enough)) continue;

@@ -226,6 +226,7 @@ TradeOffPoint TradeOff::lower(TradeOffPoint from, double most) {
   const auto added = [&](std::size_t i, std::uint8_t level) {
     return effects_[i][level] - effects_[i][from.levels[i]];
   };
+  from = lower_ties(std::move(from), most);
   for (std::uint8_t level = 0; level < space_.highest_level(); ++level) {
     std::vector<std::size_t> raised;
     for (std::size_t i = 0; i < from.levels.size(); ++i)

@@ -36,8 +36,8 @@ class TradeOff {
   /// for their time, until it is below; then polished.
   TradeOffPoint raise(TradeOffPoint point, double most, int evaluations);
   TradeOffPoint point(Levels levels);
-  /// From there with as few raised layers as squares of at most `most` allow: those with the smallest effects go down
-  /// first, whatever time that takes.
+  /// From there with as few raised layers as squares of at most `most` allow: first those go down that take no time so,
+  /// then those with the smallest effects, whatever time that takes.
   TradeOffPoint lower(TradeOffPoint point, double most);
   /// The same as far as no layer takes time.
   TradeOffPoint lower_ties(TradeOffPoint point, double most);

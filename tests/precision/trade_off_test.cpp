@@ -109,6 +109,21 @@ TEST_P(AgainstBruteForce, PolishedPointsAreCloseToTheBest) {
 INSTANTIATE_TEST_SUITE_P(Fusions, AgainstBruteForce, ::testing::Values(Fusion::kNone, Fusion::kFull),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
+/// A layer between two high ones would cost casts in the lower type: the tolerance goes to one at the border, although
+/// its effect is larger.
+TEST(TradeOff, LowersLayersThatTakeNoTimeFirst) {
+  Model model;
+  model.input("v0", {64, 64});
+  for (int i = 1; i <= 4; ++i) model.node("Tanh", {fmt::format("v{}", i - 1)}, {fmt::format("v{}", i)});
+  model.output("v4");
+  std::vector<TensorMap> samples{{{"v0", values_in({64, 64}, -1, 1, 1)}}};
+  SearchSpace space(model.load(), task_for(Fusion::kNone), samples);
+  TradeOff trade_off(space, {{9, 0}, {1, 0}, {0.5, 0}, {9, 0}});
+  const TradeOffPoint lowered = trade_off.lower(trade_off.point({0, 1, 1, 1}), 10);
+  EXPECT_EQ(lowered.levels, (Levels{0, 0, 1, 1}));
+  EXPECT_EQ(trade_off.lower(lowered, 10.5).levels, (Levels{0, 0, 0, 1}));
+}
+
 TEST(TradeOff, LayersThatMayNotBeLowStayHigh) {
   std::mt19937 random(7);
   const auto network = random_network(random);
