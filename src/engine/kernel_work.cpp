@@ -104,8 +104,8 @@ class WorkOfGroup {
       return KernelKind::kDepthwise;
     if ((groups > 1 && channels < kFewChannels) || (integers && channels % kIntegerChannels != 0))
       return KernelKind::kTiled;
-    const bool patches =
-        !integers && !transposed && groups == 1 && ops::conv_geometry(head(), *input, *weights).are_patches();
+    if (groups > 1) return KernelKind::kGrouped;
+    const bool patches = !integers && !transposed && ops::conv_geometry(head(), *input, *weights).are_patches();
     return patches ? KernelKind::kProduct : KernelKind::kConvolution;
   }
 
@@ -184,7 +184,7 @@ class WorkOfGroup {
   bool needs_program(KernelKind kind) const {
     if (is_quantized(precision_)) return true;
     if (kind == KernelKind::kProduct && ops::is_convolution(head())) return group_.layers.size() > 1;
-    const bool convolution = kind == KernelKind::kConvolution;
+    const bool convolution = kind == KernelKind::kConvolution || kind == KernelKind::kGrouped;
     const bool narrow = form_of(precision_).read_type() != DataType::kFloat32;
     for (std::size_t i = 1; i < group_.layers.size(); ++i) {
       const Layer& each = layer(i);

@@ -188,6 +188,26 @@ KernelProbe depthwise(Blocks& b, Shape& input) {
 }
 
 /// Large windows per channel, then products over the channels, which are innermost meanwhile.
+KernelProbe grouped(Blocks& b, Shape& input) {
+  const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}),
+                     each = b.one_of<std::int64_t>({4, 8, 8, 16, 24, 32, 64}),
+                     groups = b.size(2, std::max<std::int64_t>(2, 1024 / each)), inner = groups * each,
+                     wide = b.one_of<std::int64_t>({1, 2}) * inner;
+  const std::int64_t side = side_for(b, batch * wide, 2.0 * static_cast<double>(batch * inner * (2 * wide + 9 * each)));
+  const Act act = b.any_act();
+  const bool residual = b.one_of({true, false});
+  const std::int64_t kernel = b.one_of<std::int64_t>({3, 3, 3, 5});
+  input = {batch, wide, side, side};
+  TensorId x = b.input(input);
+  for (int block = 0; block < 3; ++block) {
+    TensorId y = b.act(b.conv(x, wide, inner, 1), act);
+    for (int layer = 0; layer < 2; ++layer) y = b.act(b.conv(y, inner, inner, kernel, 1, groups), act);
+    y = b.conv(y, inner, wide, 1);
+    x = b.act(residual ? b.add(y, x) : y, act);
+  }
+  return {"grouped", b.finish(x), input};
+}
+
 KernelProbe channels_last(Blocks& b, Shape& input) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(32, 512),
                      kernel = b.one_of<std::int64_t>({5, 7});
@@ -322,9 +342,10 @@ KernelProbe kernel_probe(int number) {
       channels_last, convolutions, depthwise, transformer, rows,        bottlenecks, products, recurrent};
   Blocks blocks(static_cast<std::uint32_t>(number) * 2654435761u + 1);
   Shape input;
-  KernelProbe probe = number >= kFirstOfFewRows
-                          ? few_rows(blocks, input)
-                          : kMakers[static_cast<std::size_t>(number) % kMakers.size()](blocks, input);
+  const Maker make = number >= kFirstOfGroups    ? grouped
+                     : number >= kFirstOfFewRows ? few_rows
+                                                 : kMakers[static_cast<std::size_t>(number) % kMakers.size()];
+  KernelProbe probe = make(blocks, input);
   probe.name += fmt::format(" {}", number);
   return probe;
 }

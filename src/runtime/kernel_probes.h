@@ -16,6 +16,8 @@ struct KernelProbe {
 
 /// Numbers from here on are products of few rows by large matrices, as decoders have them, for weights of a few bits.
 inline constexpr int kFirstOfFewRows = 100'000;
+/// And from here on blocks with convolutions in groups of channels (ResNeXt, RegNet).
+inline constexpr int kFirstOfGroups = 200'000;
 
 /// Network `number`, the same at every call: some blocks of one kind in a row (convolutions, depthwise convolutions,
 /// products, transformers, rows, pyramids of images, recurrent layers), each kind in turn. Constants are small.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -64,7 +65,7 @@ const std::vector<Way>& ways(int probe) {
                                       {{Precision::kINT8, Precision::kFP16}, false, 3, 1},
                                       {{Precision::kFP8, Precision::kFP16}, false, 3, 0},
                                       {{Precision::kTF32}, false, 3, 2}};
-  return probe >= kFirstOfFewRows ? kOfFewRows : kWays;
+  return probe >= kFirstOfFewRows && probe < kFirstOfGroups ? kOfFewRows : kWays;
 }
 
 /// What one time is of: per kind and precision the sums of the terms, and what memory takes of it.
@@ -139,13 +140,18 @@ ProbeTimes measure_probes(const std::string& backend, int probes, const std::str
                           const MeasureProgress& progress, const std::function<void(const ProbeTimes&)>& done) {
   const DeviceDescription device = find_backend(backend).device();
   ProbeTimes result{{program, date_of_today(), backend, device.name, 0, device.libraries}, {}};
-  // One of few rows for so many others.
+  // One of few rows, and one of groups, for so many others.
   constexpr int kOthers = 8;
-  const int all = probes + divided_up(probes, kOthers);
-  for (int place = 0; place < all; ++place) {
-    const int number = place < probes ? place : kFirstOfFewRows + place - probes;
+  std::vector<int> numbers(static_cast<std::size_t>(probes));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (int i = 0; i < divided_up(probes, kOthers); ++i) {
+    numbers.push_back(kFirstOfFewRows + i);
+    numbers.push_back(kFirstOfGroups + i);
+  }
+  for (std::size_t place = 0; place < numbers.size(); ++place) {
+    const int number = numbers[place];
     const KernelProbe probe = kernel_probe(number);
-    progress(fmt::format("{} of {}: {}", place + 1, all, probe.name));
+    progress(fmt::format("{} of {}: {}", place + 1, numbers.size(), probe.name));
     for (const Way& way : ways(number)) {
       if (number % way.every != way.first) continue;
       ProbeTime time{number, way.precisions, way.mixed, 0};

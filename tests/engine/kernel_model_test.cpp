@@ -68,6 +68,15 @@ TEST(KernelModel, PrecisionsWithoutFactorsTakeTheNearestOnesAsTheirRatesAre) {
   EXPECT_DOUBLE_EQ(target.kernel_us(product_work(Precision::kTF32)), 3 + (1 + 20) / 4.0);
 }
 
+TEST(KernelModel, ConvolutionsInGroupsAreOthersToATargetWithoutTheKind) {
+  KernelModel model;
+  model.us[{KernelKind::kConvolution, Precision::kFP32}] = {3};
+  KernelWork work{.kind = KernelKind::kGrouped, .precision = Precision::kFP16, .terms = {1}};
+  EXPECT_DOUBLE_EQ(target_with(model).kernel_us(work), 3);
+  model.us[{KernelKind::kGrouped, Precision::kFP32}] = {5};
+  EXPECT_DOUBLE_EQ(target_with(model).kernel_us(work), 5);
+}
+
 TEST(KernelModel, WhatTheCacheDoesNotKeepTakesTheBandwidth) {
   Target target = target_with({});
   target.cached_mb = 10;
@@ -100,6 +109,9 @@ TEST(KernelWork, ConvolutionsAreOfTheKindOfKernelThatTakesThem) {
   EXPECT_EQ(kind_of_convolution(24, 8, 20, 3, 1, Precision::kINT8), KernelKind::kTiled);
   EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 16, Precision::kFP32), KernelKind::kDepthwise);
   EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 4, Precision::kFP32), KernelKind::kTiled);
+  EXPECT_EQ(kind_of_convolution(32, 32, 20, 3, 4, Precision::kFP32), KernelKind::kGrouped);
+  EXPECT_EQ(kind_of_convolution(32, 32, 8, 1, 4, Precision::kFP16), KernelKind::kGrouped);
+  EXPECT_EQ(kind_of_convolution(32, 32, 20, 3, 4, Precision::kINT8), KernelKind::kTiled);
   EXPECT_EQ(kind_of_convolution(32, 8, 8, 1, 1, Precision::kFP32), KernelKind::kProduct) << "64 positions";
   EXPECT_EQ(kind_of_convolution(32, 8, 9, 1, 1, Precision::kFP32), KernelKind::kConvolution) << "81 positions";
 }
