@@ -71,6 +71,16 @@ def same_bits(a: Outputs, b: Outputs) -> bool:
     return a.keys() == b.keys() and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
+_FP8 = ["--fp16", "--fp8"]
+#: What asks for a precision, where its name does not say it.
+FLAGS = {
+    "fp32": [],
+    "fp8": _FP8,
+    "fp8-hopper": [*_FP8, "--accumulation", "hopper"],
+    "fp8-hopper-fast": [*_FP8, "--accumulation", "hopper-fast"],
+}
+
+
 class Case(NamedTuple):
     model: pathlib.Path
     precision: str
@@ -105,7 +115,7 @@ class Runner:
         path.unlink(missing_ok=True)
         words = [str(case.model), "--trt", "--backend", backend, "--fusion", case.fusion, "--assume-lowest"]
         words += ["--attention", self.attention]
-        words += [] if case.precision == "fp32" else [f"--{case.precision}"]
+        words += FLAGS.get(case.precision, [f"--{case.precision}"])
         self.call([*words, "--load-inputs", str(self.inputs(case.model)), "--save-outputs", str(path)])
         return read_outputs(path)
 
