@@ -14,7 +14,7 @@ namespace {
 constexpr int kCurveTrials = 6, kPolishTrials = 4, kIdleTrials = 2;
 /// Of the time: what a trial has to promise to be made against the prediction.
 constexpr double kWorthATrial = 0.005;
-/// How far off predictions are, if they are: what uses so many times the margin by one is not tried.
+/// By how much a prediction may be off that is right: what uses so many times the margin by one is not tried.
 constexpr double kDoubt = 1.5;
 /// Assignments that are looked at for one of these: single moves from a point, and those that raise a faster one.
 constexpr int kPolishMoves = 600, kRaiseMoves = 1000;
@@ -41,23 +41,29 @@ double most_squares(const SearchState& search, double share) {
 
 /// The fastest point of the curve that passes, or nothing.
 std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector<TradeOffPoint>& curve) {
-  const auto likely = [&](const TradeOffPoint& point, double doubt = 1) {
-    return search.layers.scale.corrected(predicted_use_of(search, point)) <= doubt * search.answer.margin;
+  const auto corrected = [&](const TradeOffPoint& point) {
+    return search.layers.scale.corrected(predicted_use_of(search, point));
   };
   const std::ptrdiff_t count = std::ssize(curve);
   std::ptrdiff_t fails = -1, holds = count, step = 1;
+  const auto first_within = [&](double margins) {
+    const auto is_within = [&](const TradeOffPoint& point) {
+      return corrected(point) <= margins * search.answer.margin;
+    };
+    return std::find_if(curve.begin() + fails + 1, curve.begin() + holds, is_within) - curve.begin();
+  };
   // Known from the trial of the lowest precisions.
   if (search.samples.joined == 0 && curve.front().levels == search.space().lowest() &&
       !point_passes(search, curve.front()))
     fails = 0;
+  bool is_right = false;  // The prediction, where it was last tried.
   for (int trial = 0; trial < kCurveTrials && holds - fails > 1; ++trial) {
-    std::ptrdiff_t next = fails + 1;
-    while (next < holds && !likely(curve[next])) ++next;
+    std::ptrdiff_t next = first_within(1);
     if (next == holds && holds < count) {
       // What is faster is not likely to pass; where much time lies between, and it may, a trial tells more.
       if (curve[holds].time_us - curve[fails + 1].time_us < kWorthATrial * curve[holds].time_us) break;
       next = fails + (holds - fails) / 2;
-      while (next < holds && !likely(curve[next], kDoubt)) ++next;
+      if (is_right) next = std::max(next, first_within(kDoubt));
       if (next == holds) break;
     }
     // After failures in growing steps; the last trial is one that passes in any case.
@@ -68,11 +74,16 @@ std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector
     if (next + 1 < holds) later.emplace_back(curve[next + 1].levels, TrialKind::kSearch);
     later.emplace_back(curve[next].levels, TrialKind::kHoldOut);
     search.expect(later);
+    const double predicted = corrected(curve[next]);
     if (point_passes(search, curve[next])) {
       holds = next;
     } else {
       fails = next;
       step *= 2;
+    }
+    if (predicted > 0) {
+      const double used = search.used(curve[next].levels, TrialKind::kSearch);
+      is_right = used <= kDoubt * predicted && predicted <= kDoubt * used;
     }
   }
   return holds < count ? std::optional(curve[holds]) : std::nullopt;
