@@ -73,7 +73,7 @@ class Specialization:
         constant = known and node.op not in RANDOM and node.op not in operators.CONTROL
         if constant:
             self.folded.add(i)
-        deciding = node.inputs[:1] if node.op in OF_FIRST else node.all_inputs
+        deciding = node.inputs[:1] if node.op in OF_FIRST else [] if node.op == "Size" else node.all_inputs
         static = node.op not in OPEN and all(self.shapes[name] is not None for name in deciding)
         for at in SHAPING.get(node.op, ()):
             static = static and (not node.reads(at) or node.inputs[at] in self.constants)

@@ -340,6 +340,22 @@ GROUPS: dict[str, tuple[Network, str, dict[str, str], list[list[str]]]] = {
             ("ScatterElements", ["places", "p"], np.int64([2, 1, 1])),
         )
     },
+    "a Size of an unknown shape": (
+        build(
+            [
+                N("NonZero", ["x"], ["i"]),
+                N("Size", ["i"], ["n"]),
+                N("Cast", ["n"], ["f"], to=1),
+                N("Sub", ["f", "c"], ["a"]),
+                N("Sub", ["a", "t"], ["z"]),
+            ],
+            {"x": R(3, 2, 4), "t": R()},
+            {"c": R()},
+        ),
+        "pointwise",
+        {},
+        [["a", "z"]],
+    ),
 }
 
 
