@@ -78,3 +78,15 @@ def test_dimensions_that_a_value_from_outside_leaves_open_too():
     expected = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
     actual = ulpscope.Engine(made).run(feed)["o1"]
     assert actual.shape == expected.shape == (0, 3, 0)
+
+
+def test_a_value_computed_outside_that_fits_the_shapes_that_come_in_alone():
+    """Nothing declares its shape, and dimensions of 0 do not fit it."""
+    made = loop([node("Add", ["s", "outside"], ["t"])], [("s", [2, None, None])], ["t", "t"], 1, ["o1"])
+    made.graph.node.insert(0, node("Add", ["row", "x"], ["outside"]))
+    made.graph.input.append(info("row", FLOAT, [1, 2, 1]))
+    feed = {"x": np.ones((2, 2, 1), np.float32), "row": np.ones((1, 2, 1), np.float32)}
+    made.graph.input[0].CopyFrom(info("x", FLOAT, [2, 2, 1]))
+    expected = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
+    actual = ulpscope.Engine(made).run(feed)["o1"]
+    assert actual.shape == expected.shape == (0, 2, 2, 0)

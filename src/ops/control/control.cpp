@@ -179,7 +179,7 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
 
 /// The shape of an output where dimensions that the body leaves open do not fit others as 0, as in a sum with a
 /// captured value: such dimensions are those that come in, the others 0. Where captured values leave dimensions open
-/// themselves, these count as 0, too. Nothing where they do not fit so either.
+/// themselves, these count as 0, too, as long as they fit so. Nothing where nothing fits.
 std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph& body,
                                         const std::vector<Tensor>& state, std::size_t output) {
   const Network& network = *body.network;
@@ -192,7 +192,7 @@ std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph
   if (!settled) {
     std::vector<std::optional<Shape>> declared;
     for (const TensorId id : network.inputs) declared.push_back(declared_shape(network, id));
-    return inferred_shape(ctx, body, std::move(declared), output);
+    if (auto open = inferred_shape(ctx, body, std::move(declared), output)) return open;
   }
   std::vector<std::optional<Shape>> shapes{Shape{}, Shape{}};
   for (const Tensor& tensor : state) shapes.emplace_back(tensor.shape());
