@@ -22,11 +22,14 @@ def onnx_prepare(server: Any) -> Dict[str, bool]:
 def onnx_check(server: Any, path: str, nodes_only: bool = False) -> bool:
     """The full check, with shape and type inference. By path: external data is looked at, files may be large. False: it
     does not take inputs and outputs without a shape, which ONNX has for those of any rank. With `nodes_only` it takes
-    them, and looks neither at shapes nor at external data."""
+    them, and looks neither at their shapes nor at external data."""
     onnx = package("onnx", "to check models")
     try:
         if nodes_only:
-            onnx.checker.check_model(_without_what_nodes_do_not_need(onnx.load(path, load_external_data=False)))
+            model = onnx.load(path, load_external_data=False)
+            if not any(tensor.external_data for tensor in model.graph.initializer):
+                onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+            onnx.checker.check_model(_without_what_nodes_do_not_need(model))
         else:
             onnx.checker.check_model(path, full_check=True)
     except Exception as error:  # the checker has no common base for its errors
