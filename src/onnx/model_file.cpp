@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/messages.h"
+#include "onnx/opset_six.h"
 #include "onnx/sparse_tensors.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
@@ -181,6 +182,7 @@ void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_tex
   if (!file.proto.ParseFromString(stripped)) fail("not a valid ONNX file: the graph is damaged or nested too deeply");
   if (!file.proto.has_graph()) fail("not a valid ONNX file: it has no graph");
   make_dense(file);
+  raise_opset_six(file);
 }
 
 }  // namespace ulpscope::onnx_model

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kOldestIrVersion = 3;
 constexpr std::int64_t kOldestOpset = 7;
+constexpr std::int64_t kOldestReadable = 6;  ///< It becomes 7 as the file is read.
 /// The newest opset whose operators src/ops follows.
 constexpr std::int64_t kNewestOpset = 28;
 
@@ -32,7 +33,7 @@ Opsets check_versions(const onnx::ModelProto& model, const std::string& source) 
       if (domain.empty() && import.version() < kOldestOpset)
         refuse(
             fmt::format("{} opset {}, which is older than {}, the oldest that is supported; try onnx.version_converter",
-                        where, import.version(), kOldestOpset));
+                        where, import.version(), import.version() < kOldestReadable ? kOldestReadable : kOldestOpset));
       into[domain] = import.version();
     }
   };

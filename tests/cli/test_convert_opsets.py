@@ -95,8 +95,8 @@ def test_functions_that_are_written_for_float_stay(run, tmp_path):
 
 @pytest.mark.parametrize("shape", [[2, 3, 4, 4], None])
 def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path, shape):
-    """onnx 1.23 refuses MeanVarianceNormalization without axes, which ONNX defines, in the inference of shapes; it takes
-    no output without a shape in the check before that."""
+    """onnx 1.23 refuses MeanVarianceNormalization without axes, which ONNX defines, as it infers shapes; it takes no
+    output without a shape in the check before that."""
     broken = model(
         [node("Mul", ["x", "x"], ["t"], name="square"), node("MeanVarianceNormalization", ["t"], ["y"], name="mvn")],
         [info("x", [2, 3, 4, 4])],
