@@ -371,6 +371,9 @@ def _arg_extreme(node: Node, x: Inputs) -> list[Value]:
     data, axis = x[0], node.get("axis", 0)
     sign = 1 if node.op == "ArgMax" else -1
     v = sign * data.v if data.is_float else sign * data.v.astype(np.float64)
+    if v.size == 0:  # NumPy has no place of the largest of none.
+        shape = np.sum(v, axis, keepdims=bool(node.get("keepdims", 1))).shape
+        return [Value(np.zeros(shape, np.int64), T.INT64)]
     size = v.shape[axis]
     first = np.argmax(v, axis)
     if node.get("select_last_index", 0):

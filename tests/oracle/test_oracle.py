@@ -365,6 +365,28 @@ def test_groups(name):
     assert oracle.groups(network.model, network.feed, "fp16", level, layers) == expected
 
 
+UNUSUAL = {
+    "a window of elements of which nothing is known": build(
+        [
+            N("Tanh", ["x"], ["t"]),
+            N("DynamicQuantizeLinear", ["t"], ["q", "scale", "zero"]),
+            N("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+            N("MaxPool", ["d"], ["z"], kernel_shape=[2]),
+        ],
+        {"x": R(1, 2, 30)},
+    ),
+    "the place of the largest of no elements": build(
+        [N("Relu", ["x"], ["t"]), N("ArgMax", ["t"], ["z"], axis=1, keepdims=0)], {"x": R(2, 0, 0)}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(UNUSUAL))
+def test_engine_on_unusual_values(name):
+    network = UNUSUAL[name]
+    assert not disagreements(network.model, network.feed)
+
+
 def values(
     network: Network, level: str, precision: str = "fp16", layers: dict[str, str] | None = None
 ) -> dict[str, list]:

@@ -64,6 +64,9 @@ def deviation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
+_ANYTHING = 1e300  #: How far an element moves of which nothing is known.
+
+
 def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequence[Value]) -> np.ndarray | None:
     """How far `function` moves when its operands do, one after the other; None: none of them does."""
     if all(x.e is None for x in operands):
@@ -78,11 +81,15 @@ def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequenc
         for side in (-1, 1):
             with np.errstate(all="ignore"):
                 # Beyond this, anything goes.
-                moved = x.v + side * np.minimum(x.e, 1e300)
+                moved = x.v + side * np.minimum(x.e, _ANYTHING)
             ends.append(deviation(function(*values[:i], moved, *values[i + 1 :]), center))
         total = total + np.maximum(*ends)
-        if np.isinf(x.e).any():
-            total = np.where(np.broadcast_to(np.isinf(x.e), total.shape), np.inf, total)
+        open_ = np.isinf(x.e)
+        if open_.any():
+            # Where elements are combined, what such an element reaches has moved as far as it has.
+            dims = zip(open_.shape[::-1], total.shape[::-1])
+            elementwise = open_.ndim <= total.ndim and all(own in (1, all_) for own, all_ in dims)
+            total = np.where(open_ if elementwise else total >= _ANYTHING / 2, np.inf, total)
     return total
 
 
