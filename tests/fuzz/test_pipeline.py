@@ -166,6 +166,23 @@ def test_sees_errors_that_are_not_as_said(product: Graph) -> None:
     assert causes == {"the error of the answer", "the verdict found"}
 
 
+@pytest.mark.parametrize("value", [np.nan, 1.0])
+def test_a_golden_of_onnxruntime_is_held_against_onnxruntime(product: Graph, monkeypatch, value: float) -> None:
+    import ulpscope
+
+    def refuse(*args, **options):
+        raise RuntimeError("[golden] output 'y', sample 0: expected numbers, got 15 NaN in 15 elements")
+
+    monkeypatch.setattr(ulpscope, "verify", refuse)
+    monkeypatch.setattr(searches, "onnxruntime_run", lambda *args, **options: [np.full((3, 5), value, np.float32)])
+    step = Step(SEARCH, ["fp16"], "none")
+    if np.isnan(value):
+        with pytest.raises(RefusedTruly, match="no numbers in ONNX Runtime"):
+            searches.keep_all(step, product, Counter())
+    else:
+        assert "15 NaN" in str(searches.keep_all(step, product, Counter()))
+
+
 def test_bits_and_norms() -> None:
     one = {"y": np.float32([1, 0, np.nan])}
     assert same_bits(one, {"y": np.float32([1, 0, np.nan])}) == ""
