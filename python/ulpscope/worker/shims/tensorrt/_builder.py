@@ -7,16 +7,9 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ._base import Enum, Object
 from ._enums import (
-    BuilderFlag,
-    DeviceType,
-    EngineCapability,
-    HardwareCompatibilityLevel,
-    MemoryPoolType,
-    PreviewFeature,
-    ProfilingVerbosity,
-    QuantizationFlag,
-    TacticSource,
-)
+    BuilderFlag, DeviceType, EngineCapability, HardwareCompatibilityLevel, MemoryPoolType, PreviewFeature,
+    ProfilingVerbosity, QuantizationFlag, TacticSource,
+)  # fmt: skip
 from ._network import INetworkDefinition
 from ._tensor import Dims
 
@@ -25,11 +18,7 @@ class ILogger:
     """Base of loggers."""
 
     class Severity(Enum):
-        INTERNAL_ERROR = 0
-        ERROR = 1
-        WARNING = 2
-        INFO = 3
-        VERBOSE = 4
+        INTERNAL_ERROR, ERROR, WARNING, INFO, VERBOSE = range(5)
 
     INTERNAL_ERROR, ERROR, WARNING, INFO, VERBOSE = Severity
 
@@ -129,13 +118,10 @@ class IBuilderConfig(Object):
     def get_flag(self, flag: BuilderFlag) -> bool:
         return BuilderFlag(flag) in self._flags
 
-    @property
-    def max_workspace_size(self) -> int:
-        return self.get_memory_pool_limit(MemoryPoolType.WORKSPACE)
-
-    @max_workspace_size.setter
-    def max_workspace_size(self, value: int) -> None:
-        self.set_memory_pool_limit(MemoryPoolType.WORKSPACE, value)
+    max_workspace_size = property(
+        lambda self: self.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
+        lambda self, value: self.set_memory_pool_limit(MemoryPoolType.WORKSPACE, value),
+    )
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
         self._pools[MemoryPoolType(pool)] = int(pool_size)
@@ -254,38 +240,23 @@ class Builder(Object):
     build_engine = build_engine_with_config = build_serialized_network
 
 
-class _Calibrator:
-    """Base of calibrators. ulpscope calibrates itself (--calibration-cache); a script's calibrator is not called."""
-
+class _NotCalled:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
 
-class IInt8Calibrator(_Calibrator):
-    pass
+class IInt8Calibrator(_NotCalled):
+    """Base of calibrators. ulpscope calibrates itself (--calibration-cache); a script's calibrator is not called."""
 
 
-class IInt8EntropyCalibrator(IInt8Calibrator):
-    pass
+IInt8EntropyCalibrator = IInt8EntropyCalibrator2 = IInt8MinMaxCalibrator = IInt8LegacyCalibrator = IInt8Calibrator
 
 
-class IInt8EntropyCalibrator2(IInt8Calibrator):
-    pass
-
-
-class IInt8MinMaxCalibrator(IInt8Calibrator):
-    pass
-
-
-class IInt8LegacyCalibrator(IInt8Calibrator):
-    pass
-
-
-class IAlgorithmSelector(_Calibrator):
+class IAlgorithmSelector(_NotCalled):
     """Base of algorithm selectors; not called: see --save-tactics and --load-tactics."""
 
 
-class IProgressMonitor(_Calibrator):
+class IProgressMonitor(_NotCalled):
     """Base of progress monitors; not called."""
 
 

@@ -235,11 +235,8 @@ class ICastLayer(ILayer):
         emit.last("Cast", self._inputs, to=_ONNX_TYPES[type_name(self.to_type)])
 
 
-_ACTIVATIONS = {
-    ActivationType.RELU: "Relu", ActivationType.SIGMOID: "Sigmoid", ActivationType.TANH: "Tanh", ActivationType.LEAKY_RELU: "LeakyRelu",
-    ActivationType.ELU: "Elu", ActivationType.SELU: "Selu", ActivationType.SOFTSIGN: "Softsign", ActivationType.SOFTPLUS: "Softplus",
-    ActivationType.CLIP: "Clip", ActivationType.HARD_SIGMOID: "HardSigmoid", ActivationType.THRESHOLDED_RELU: "ThresholdedRelu",
-}  # fmt: skip
+_MADE_OF_OTHERS = (ActivationType.SCALED_TANH, ActivationType.GELU_ERF, ActivationType.GELU_TANH)
+_ACTIVATIONS = {kind: kind.name.title().replace("_", "") for kind in ActivationType if kind not in _MADE_OF_OTHERS}
 
 
 class IActivationLayer(ILayer):
@@ -299,14 +296,13 @@ def _lower_gelu(emit: Emitter, x: Input, approximate: bool) -> None:
     emit.last("Mul", [emit.node("Mul", [x, constant(0.5)]), emit.node("Add", [bend, constant(1.0)])])
 
 
-_UNARY = {
-    UnaryOperation.EXP: "Exp", UnaryOperation.LOG: "Log", UnaryOperation.SQRT: "Sqrt", UnaryOperation.RECIP: "Reciprocal",
-    UnaryOperation.ABS: "Abs", UnaryOperation.NEG: "Neg", UnaryOperation.SIN: "Sin", UnaryOperation.COS: "Cos", UnaryOperation.TAN: "Tan",
-    UnaryOperation.SINH: "Sinh", UnaryOperation.COSH: "Cosh", UnaryOperation.ASIN: "Asin", UnaryOperation.ACOS: "Acos",
-    UnaryOperation.ATAN: "Atan", UnaryOperation.ASINH: "Asinh", UnaryOperation.ACOSH: "Acosh", UnaryOperation.ATANH: "Atanh",
-    UnaryOperation.CEIL: "Ceil", UnaryOperation.FLOOR: "Floor", UnaryOperation.ERF: "Erf", UnaryOperation.NOT: "Not",
-    UnaryOperation.SIGN: "Sign", UnaryOperation.ROUND: "Round", UnaryOperation.ISINF: "IsInf", UnaryOperation.ISNAN: "IsNaN",
-}  # fmt: skip
+_UNARY = dict(
+    zip(  # In the order of the enumeration.
+        UnaryOperation,
+        "Exp Log Sqrt Reciprocal Abs Neg Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Ceil Floor Erf Not Sign Round "
+        "IsInf IsNaN".split(),
+    )
+)
 
 
 class _OperationLayer(ILayer):

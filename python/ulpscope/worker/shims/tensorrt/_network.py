@@ -10,23 +10,10 @@ from . import _layers as layers
 from . import _window_layers as windows
 from ._base import bridge, kept
 from ._enums import (
-    ActivationType,
-    DataType,
-    ElementWiseOperation,
-    GatherMode,
-    LayerType,
-    MatrixOperation,
-    NetworkDefinitionCreationFlag,
-    PoolingType,
-    ReduceOperation,
-    ScaleMode,
-    ScatterMode,
-    TopKOperation,
-    UnaryOperation,
-    type_from_name,
-    type_name,
-    type_of_array,
-)
+    ActivationType, DataType, ElementWiseOperation, GatherMode, LayerType, MatrixOperation,
+    NetworkDefinitionCreationFlag, PoolingType, ReduceOperation, ScaleMode, ScatterMode, TopKOperation,
+    UnaryOperation, type_from_name, type_name, type_of_array,
+)  # fmt: skip
 from ._layers import Emitter, ILayer
 from ._tensor import Dims, InputsAndOutputs, ITensor, weights_array
 

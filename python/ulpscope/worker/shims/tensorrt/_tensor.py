@@ -155,13 +155,7 @@ class ITensor(Object):
     def is_execution_tensor(self) -> bool:
         return not self.is_shape_tensor
 
-    @property
-    def location(self) -> TensorLocation:
-        return TensorLocation.DEVICE
-
-    @location.setter
-    def location(self, value: TensorLocation) -> None:
-        pass
+    location = property(lambda self: TensorLocation.DEVICE, lambda self, value: None)
 
     @property
     def dynamic_range(self) -> Optional[Tuple[float, float]]:

@@ -8,19 +8,9 @@ import numpy as np
 
 from ._base import kept
 from ._enums import (
-    GatherMode,
-    InterpolationMode,
-    LayerType,
-    PaddingMode,
-    PoolingType,
-    ReduceOperation,
-    ResizeCoordinateTransformation,
-    ResizeRoundMode,
-    SampleMode,
-    ScaleMode,
-    ScatterMode,
-    TopKOperation,
-)
+    GatherMode, InterpolationMode, LayerType, PaddingMode, PoolingType, ReduceOperation,
+    ResizeCoordinateTransformation, ResizeRoundMode, SampleMode, ScaleMode, ScatterMode, TopKOperation,
+)  # fmt: skip
 from ._layers import Emitter, ILayer, _OperatorLayer, axes_of_mask
 from ._tensor import Dims, weights_array
 
@@ -89,7 +79,7 @@ class _KernelLayer(ILayer):
 
 
 class IConvolutionLayer(_WindowLayer, _KernelLayer):
-    _TYPE, _LABEL = LayerType.CONVOLUTION, "Convolution"
+    _TYPE, _LABEL, _OPERATOR = LayerType.CONVOLUTION, "Convolution", "Conv"
     num_output_maps: int = 0
     num_groups: int = 1
 
@@ -111,17 +101,14 @@ class IConvolutionLayer(_WindowLayer, _KernelLayer):
         return given if given[1] is not None else given[:1]
 
     def _lower(self, emit: Emitter) -> None:
-        emit.last("Conv", [self._inputs[0], *self._weights()], group=int(self.num_groups), **self._attributes())
+        emit.last(self._OPERATOR, [self._inputs[0], *self._weights()], group=int(self.num_groups), **self._attributes())
 
 
 class IDeconvolutionLayer(IConvolutionLayer):
-    _TYPE, _LABEL = LayerType.DECONVOLUTION, "Deconvolution"
+    _TYPE, _LABEL, _OPERATOR = LayerType.DECONVOLUTION, "Deconvolution", "ConvTranspose"
 
     def _kernel_shape(self) -> Tuple[int, ...]:
         return (-1, self.num_output_maps // int(self.num_groups), *self._window)
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("ConvTranspose", [self._inputs[0], *self._weights()], group=int(self.num_groups), **self._attributes())
 
 
 class IPoolingLayer(_WindowLayer):
@@ -233,10 +220,8 @@ class IScatterLayer(ILayer):
     mode: ScatterMode = ScatterMode.ELEMENT
 
     def _lower(self, emit: Emitter) -> None:
-        if self.mode == ScatterMode.ND:
-            emit.last("ScatterND", self._inputs)
-        else:
-            emit.last("ScatterElements", self._inputs, axis=int(self.axis))
+        elements = self.mode == ScatterMode.ELEMENT
+        emit.last("ScatterElements" if elements else "ScatterND", self._inputs, axis=int(self.axis) if elements else None)
 
 
 class ITopKLayer(ILayer):
@@ -345,21 +330,16 @@ class IOneHotLayer(ILayer):
 
 
 class IQuantizeLayer(ILayer):
-    _TYPE, _LABEL = LayerType.QUANTIZE, "Quantize"
+    _TYPE, _LABEL, _OPERATOR = LayerType.QUANTIZE, "Quantize", "QuantizeLinear"
     axis: int = -1
 
-    def _zero_point(self) -> np.ndarray:
-        return np.zeros(tuple(self._inputs[1].shape), np.int8)
-
     def _lower(self, emit: Emitter) -> None:
-        emit.last("QuantizeLinear", [*self._inputs, self._zero_point()], axis=int(self.axis) if self.axis >= 0 else None)
+        zero_point = np.zeros(tuple(self._inputs[1].shape), np.int8)
+        emit.last(self._OPERATOR, [*self._inputs, zero_point], axis=int(self.axis) if self.axis >= 0 else None)
 
 
 class IDequantizeLayer(IQuantizeLayer):
-    _TYPE, _LABEL = LayerType.DEQUANTIZE, "Dequantize"
-
-    def _lower(self, emit: Emitter) -> None:
-        emit.last("DequantizeLinear", [*self._inputs, self._zero_point()], axis=int(self.axis) if self.axis >= 0 else None)
+    _TYPE, _LABEL, _OPERATOR = LayerType.DEQUANTIZE, "Dequantize", "DequantizeLinear"
 
 
 class INormalizationLayer(ILayer):
