@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import inspect
 import math
@@ -190,6 +189,8 @@ _ELSEWHERE = {
 
 def _meant(signature: inspect.Signature, given: Mapping[str, object], message: str) -> str:
     """What the first name that is no argument may have meant."""
+    import difflib  # Late, as nobody waits for a refusal.
+
     for name in given:
         if name in signature.parameters:
             continue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
 from .arguments import FilePath, checked
 from .data import Arrays, Data, Source, each_sample
+from .errors import warn
 from .native import _core, assign
 from .progress import Report, Watcher, watched
 
@@ -85,7 +85,7 @@ def calibrate(
     method:   "entropy" (IInt8EntropyCalibrator2), "max" or "minmax" (IInt8MinMaxCalibrator), "percentile"
               (IInt8LegacyCalibrator, at `quantile`), or the name of one of TensorRT's calibrators.
     progress: as in ulpscope.search. threads: 0: one per core. The scales do not depend on it.
-    memory_limit: as in ulpscope.convert; with less, a network is run several times per sample.
+    memory_limit: as in ulpscope.Engine; with less, a network is run several times per sample.
     measure:  also what int8 costs with these scales (Calibration.error), on up to 4 samples; above 0.1 a warning has
               the errors of the other methods beside it.
 
@@ -123,7 +123,6 @@ _NAMES = {
     "EntropyCalibration2": "entropy", "EntropyCalibration": "entropy", "MinMaxCalibration": "max",
     "LegacyCalibration": "percentile",
 }  # fmt: skip
-_LOG = logging.getLogger("ulpscope")
 
 
 def warn_of_error(
@@ -135,7 +134,7 @@ def warn_of_error(
     others = ", ".join(f"{name!r} {value:.3g}" for name, value in errors.items())
     best = min(errors, key=lambda name: errors[name])
     advice = f"try method={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
-    _LOG.warning(
+    warn(
         "[%s] %s with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other "
         "methods: %s; %s", where, precision, own, error, MEASURED, others, advice,
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from .arguments import FilePath, Names, Precisions, checked
 from .calibration import Calibration, add_scales, use_calibration
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, precisions_of, samples_in, samples_of
-from .errors import Error, ErrorCode, invalid_argument
+from .errors import Error, ErrorCode, invalid_argument, warn
 from .native import _core, assign
 from .progress import Report, Watcher, watched
 
@@ -105,8 +104,7 @@ def convert(
     weight_scales, mx_scale_rule, calibration_inputs: as in ulpscope.search, without an answer, which has its own; None:
                by activations where there are `calibration_inputs` or `data`, and from these.
     progress:  as in ulpscope.search: runs that were begun.
-    memory_limit: bytes of tensors and prepared weights that are held at a time, as far as one layer of one sample
-               allows; 0: no limit. A warning says what could not be held. The file is the same.
+    memory_limit: as in ulpscope.Engine. The file is the same.
 
     Returns the model and a report. The model is a path instead if it has more than 2 GB, or where the package onnx is
     not installed (then `out` has to be given). Raises Error: INVALID_ARGUMENT for names, types and samples that do not
@@ -120,7 +118,7 @@ def convert(
     if answer is not None:
         answer = as_answer(answer)
         if answer.verdict != "found":
-            _LOG.warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
+            warn("[convert] the answer is %s: %s", answer.verdict, answer.message)
         options = answer._native.model_options()
         options.cost_model = False
         if precision is not None:
@@ -205,7 +203,10 @@ def _write(
     made = _core.convert(model, path, samples, choice, progress)
     report = _report(made, answer)
     if report.error is not None and report.error.problem:
-        _LOG.warning("[convert] the check says nothing: %s; try other data, or ulpscope.search, which repairs what leaves the range", report.error.problem)
+        warn(
+            "[convert] the check says nothing: %s; try other data, or ulpscope.search, which repairs what leaves the "
+            "range", report.error.problem,
+        )  # fmt: skip
     if onnx is not None and not Path(f"{path}.data").exists():
         typed: TypedModel = onnx.load(path)
         folder.cleanup()
@@ -215,7 +216,6 @@ def _write(
     return path, report
 
 
-_LOG = logging.getLogger("ulpscope")
 #: Folders of models beyond 2 GB that have no other place; removed at the end of the process.
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -227,15 +227,13 @@ _AS_THEY_ARE = (
 
 def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
     error = None if made["error"] is None else Judgement.from_dict(made["error"])
-    native = made["answer"]
+    native, uncorrected = made["answer"], made["uncorrected_error"]
     return ConvertReport(
         layers=tuple(made["layers"]),
         kept_back=tuple(made["kept_back"]),
         error_vs_fp32=None if error is None else error.error,
         error=error,
-        uncorrected_error_vs_fp32=None
-        if made["uncorrected_error"] is None
-        else Judgement.from_dict(made["uncorrected_error"]).error,
+        uncorrected_error_vs_fp32=None if uncorrected is None else Judgement.from_dict(uncorrected).error,
         nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),
         answer=None if native is None else Answer(native, answer._judged_by if answer is not None else None),
         **{name: made[name] for name in _AS_THEY_ARE},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pathlib
 import tempfile
@@ -170,6 +169,8 @@ def _named(sample: Arrays, specs: list[_core.Spec], what: str) -> Arrays:
     missing = [name for name in names if name not in sample]
     unknown = [name for name in sample if name not in names]
     if missing and unknown:
+        import difflib  # Late, as in arguments.py.
+
         near = difflib.get_close_matches(missing[0], unknown, 1, 0.3)
         raise invalid_argument(
             f"[{what}] expected a sample with the inputs {names}, got {list(sample)}"

@@ -40,3 +40,10 @@ def missing_package(where: str, name: str, advice: str) -> Error:
 
 class InternalError(AssertionError):
     """A defect of ulpscope itself. Unrelated to Error on purpose."""
+
+
+def warn(message: str, *values: object) -> None:
+    """A warning of the logger "ulpscope"."""
+    import logging  # Late: it takes as long as the rest of the package, and mostly there is nothing to say.
+
+    logging.getLogger("ulpscope").warning(message, *values)

@@ -152,18 +152,14 @@ def search(
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
     assign(
         strategy, margin=_checked_margin(margin), bits=_checked_bits(bits), keep=names_of(keep, "keep"),
-        lower=names_of(lower, "lower"),
-        shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit, time_limit=time_limit or 0,
-        ray=ray, ray_workers=ray_workers,
+        lower=names_of(lower, "lower"), shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit,
+        time_limit=time_limit or 0, ray=ray, ray_workers=ray_workers, resume=resume, hold_out=hold_out is not False,
     )  # fmt: skip
-    strategy.resume = resume
-    strategy.hold_out = hold_out is not False
     if not isinstance(hold_out, bool) and hold_out is not None:
         strategy.set_held_out(samples_of(hold_out, loaded, "hold_out"))
     if golden is not None:
         strategy.set_golden(outputs_of(golden, loaded))
-    place = _default_path(source.name, wanted)
-    strategy.answer_path = place
+    strategy.answer_path = place = _default_path(source.name, wanted)
     if journal is not None:
         strategy.journal = os.fspath(journal)
     with watched(progress) as report:

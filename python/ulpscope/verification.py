@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from .answer import Answer, Judgement, OutputError, as_answer
 from .arguments import FilePath, checked
 from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_in, samples_of
-from .errors import Error, ErrorCode, invalid_argument
+from .errors import Error, ErrorCode, invalid_argument, warn
 from .native import _core, assign
 from .progress import Watcher, watched
 from .worker.onnxruntime_backend import TYPES
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from .data import Model
 
 
-_LOG = logging.getLogger("ulpscope")
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def verify(
     metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
     progress: as in ulpscope.search: samples that were begun.
     backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
-    memory_limit: as in ulpscope.convert, of what ulpscope runs: other runners take what they need.
+    memory_limit: as in ulpscope.Engine, of what ulpscope runs: other runners take what they need.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
     NOT_FOUND for a runner that is not installed; UNSUPPORTED for one that refuses the typed model, or does not run it,
@@ -115,7 +113,7 @@ def verify(
                         float32_used = judge(loaded, own, []).used
                         origin, exact = runner, own
                     except Error as error:
-                        _LOG.warning(
+                        warn(
                             "[verify] the model in float32 gives nothing to compare with on %s, so that its results "
                             "are held against ulpscope's: %s",
                             runner, error,
@@ -141,7 +139,7 @@ def _samples_of_search(answer: Answer, model: _core.Model) -> list[Arrays]:
             "[verify] data: expected samples, since the answer names no files of inputs that are there; "
             "try data=[{'INPUT': array}]"
         )
-    _LOG.warning(
+    warn(
         "[verify] The inputs are those of the search, since none were given: they say nothing about other data; "
         "try fresh ones as data"
     )

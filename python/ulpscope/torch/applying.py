@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from ..answer import Answer, Judgement, as_answer
 from ..arguments import shown
 from ..data import Arrays, Source
-from ..errors import Error, ErrorCode, invalid_argument
+from ..errors import Error, ErrorCode, invalid_argument, warn
 from ..native import _core
 from .calls import Call, arrays_of, calls_of
 from .casting import cast_modules
@@ -23,7 +22,6 @@ from .repairing import folds_of
 from .running import ForwardFailed, first_non_finite, largest_difference, outputs_of
 from .searching import ModuleAnswer
 
-_LOG = logging.getLogger("ulpscope")
 _RECORD = "_ulpscope_applied"
 
 
@@ -149,7 +147,7 @@ class _Application:
             made, judgement = self._raised(folds, made, judgement)
         setattr(made, _RECORD, self._record(folds, judgement))
         for departure in self._departures:
-            _LOG.warning("[apply] %s computes in float32: %s", _listed(departure.modules), departure.why)
+            warn("[apply] %s computes in float32: %s", _listed(departure.modules), departure.why)
         return made
 
     def _folds(self) -> Folds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import html
-import logging
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from .. import searching
 from ..answer import Answer, CurvePoint, KeptLayer, Trial
 from ..arguments import Names
 from ..data import precisions_of
-from ..errors import Error, ErrorCode
+from ..errors import Error, ErrorCode, warn
 from .calls import Call, arrays_of, calls_of
 from .exporting import checked_module, exported
 from .graph import Graph, classes_of
@@ -23,7 +22,6 @@ from .running import ForwardFailed, outputs_of
 if TYPE_CHECKING:
     import onnx
 
-_LOG = logging.getLogger("ulpscope")
 _LISTED = 12  #: Longer tables of a page are folded.
 
 
@@ -172,7 +170,7 @@ def _warn(refusals: Sequence[Refusal], keeps: bool) -> None:
     then = "with the layers of its forward kept" if keeps else "without repairs"
     for each in refusals:
         modules = ", ".join(f"'{name}'" if name else "the module itself" for name in each.modules)
-        _LOG.warning(
+        warn(
             "[search] the repair '%s' of '%s' is not for %s: %s; searching again %s",
             each.repair["kind"], each.repair["name"], modules, each.why, then,
         )  # fmt: skip

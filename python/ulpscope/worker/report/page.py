@@ -137,17 +137,9 @@ def report_page(
         answers.append({"source": compare["source"], "answer": json.loads(compare["answer"])})
     shown = answers[0]["answer"]
     sections = [
-        _head(shown),
-        _compare(answers),
-        _network(shown),
-        _layers(shown),
-        _trials(shown),
-        _outputs(shown),
-        _repairs(shown),
-        _casts(typed),
-        _commands(commands),
-        _about(shown, source),
-    ]
+        _head(shown), _compare(answers), _network(shown), _layers(shown), _trials(shown), _outputs(shown),
+        _repairs(shown), _casts(typed), _commands(commands), _about(shown, source),
+    ]  # fmt: skip
     title = os.path.basename(shown["model"]["path"]) or "answer"
     body = "\n".join(section for section in sections if section)
     script = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
