@@ -36,46 +36,44 @@ struct Result {
 /// Values by name, each asked once where it is.
 class Given {
  public:
-  explicit Given(const Objects& values) : values_(values) {
+  explicit Given(const Objects& values) {
     for (const auto& [name, value] : values)
-      places_.push_back(is_dlpack(value) ? std::optional(place_of(value)) : std::nullopt);
+      all_.push_back({name, value, is_dlpack(value) ? std::optional(place_of(value)) : std::nullopt});
   }
 
   /// The first that is on a device; none: null.
   nb::handle on_device() const {
-    auto place = places_.begin();
-    for (const auto& [name, value] : values_)
-      if (const auto& each = *place++; each && !each->is_on_cpu()) return value;
+    for (const auto& [name, value, place] : all_)
+      if (place && !place->is_on_cpu()) return value;
     return {};
   }
 
   Tensors inputs(StreamHandle stream) const {
     Tensors tensors;
-    auto place = places_.begin();
-    for (const auto& [name, value] : values_) {
+    for (const auto& [name, value, place] : all_) {
       const ValueName what{"input", name};
-      const auto& each = *place++;
       tensors.emplace_hint(
           tensors.end(), name,
-          each ? from_dlpack(value, *each, stream, what, true) : to_device_tensor(to_tensor(value, what)));
+          place ? from_dlpack(value, *place, stream, what, true) : to_device_tensor(to_tensor(value, what)));
     }
     return tensors;
   }
   /// Arrays of NumPy are tensors of DLPack, too.
   Tensors outputs(StreamHandle stream) const {
     Tensors tensors;
-    auto place = places_.begin();
-    for (const auto& [name, value] : values_) {
-      const auto& each = *place++;
+    for (const auto& [name, value, place] : all_)
       tensors.emplace_hint(tensors.end(), name,
-                           from_dlpack(value, each ? *each : place_of(value), stream, {"output", name}, false));
-    }
+                           from_dlpack(value, place ? *place : place_of(value), stream, {"output", name}, false));
     return tensors;
   }
 
  private:
-  const Objects& values_;
-  std::vector<std::optional<DlPlace>> places_;
+  struct Each {
+    const std::string& name;
+    nb::handle value;
+    std::optional<DlPlace> place;
+  };
+  std::vector<Each> all_;  ///< In the order of names.
 };
 
 /// `stream_of`: says the stream of a caller whose first tensor on a device this is, or None.
