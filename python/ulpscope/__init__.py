@@ -61,9 +61,9 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.
 __all__ = [
     "Answer", "Bits", "BoundRun", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "DeviceTensor",
     "Engine", "Error", "ErrorCode", "FilePath", "InternalError", "Judgement", "KeptLayer", "Layer", "LayerBits",
-    "Lowest", "Metric", "Model",
-    "Names", "OutputError", "Precisions", "Progress", "Reason", "Repair", "SearchInterrupted", "TensorSpec", "Trial",
-    "__version__", "calibrate", "convert", "from_torch", "measure_target", "quantize", "report", "search", "verify",
+    "Lowest", "Metric", "Model", "Names", "OutputError", "Precisions", "Progress", "Reason", "Repair",
+    "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "measure_target",
+    "quantize", "report", "search", "verify",
 ]  # fmt: skip
 
 

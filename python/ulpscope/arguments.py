@@ -203,17 +203,21 @@ def _meant(signature: inspect.Signature, given: Mapping[str, object], message: s
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Raises Error(INVALID_ARGUMENT) for arguments that are not what their annotations say."""
-    signature = inspect.signature(function)
     place = function.__qualname__.removesuffix(".__init__")
     where = place.lower()
-    kinds = {
-        name: [_KINDS[part] for part in _parts(ast.parse(each.annotation, mode="eval").body)]
-        for name, each in signature.parameters.items()
-        if name != "self" and each.annotation != "Any"
-    }
+
+    @functools.cache  # At the first call: most functions of a process are never called.
+    def expected() -> tuple[inspect.Signature, dict[str, list[_Kind]]]:
+        signature = inspect.signature(function)
+        return signature, {
+            name: [_KINDS[part] for part in _parts(ast.parse(each.annotation, mode="eval").body)]
+            for name, each in signature.parameters.items()
+            if name != "self" and each.annotation != "Any"
+        }
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        signature, kinds = expected()
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:

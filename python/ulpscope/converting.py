@@ -218,8 +218,6 @@ def _write(
 
 #: Folders of models beyond 2 GB that have no other place; removed at the end of the process.
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
-
-
 _AS_THEY_ARE = (
     "lowered", "casts", "bytes", "checked", "corrected_biases", "layer_precisions", "postprocess_script",
 )  # fmt: skip

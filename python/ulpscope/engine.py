@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from .arguments import FilePath, Precision, checked, shown
-from .calibration import Calibration
 from .data import Source, precisions_of
 from .device import BoundRun, is_dlpack, is_on_device, stream_finder, stream_of
 from .errors import invalid_argument
@@ -16,6 +15,7 @@ from .native import _core, assign
 
 if TYPE_CHECKING:
     from .answer import Answer
+    from .calibration import Calibration
     from .data import Model
 
 
@@ -58,6 +58,8 @@ def _typed(value: Any, spec: TensorSpec, where: str) -> Any:
 
 def _scales_of(calibration: Optional[Union[Calibration, Mapping[str, float], FilePath]]) -> Dict[str, float]:
     if isinstance(calibration, (str, os.PathLike)):
+        from .calibration import Calibration  # Late, as few engines have one.
+
         calibration = Calibration.load(calibration)
     return {name: float(scale) for name, scale in (calibration or {}).items()}
 

@@ -129,8 +129,8 @@ def report_page(
     ``answer``: the document of docs/formats.md, checked by the program. ``source``: the file it came from.
     ``precisions``: from low to high, their names and what they hold (report.schema.json).
     ``commands``: [title, command line]. ``trial_command``: without the trial's number at its end; empty for an answer
-    that is in no file. ``typed``: ``path`` and
-    ``casts`` of a typed model, or None. ``compare``: ``answer`` and ``source`` of another one, or None.
+    that is in no file. ``typed``: ``path`` and ``casts`` of a typed model, or None. ``compare``: ``answer`` and
+    ``source`` of another one, or None.
     """
     answers = [{"source": source, "answer": json.loads(answer)}]
     if compare is not None:

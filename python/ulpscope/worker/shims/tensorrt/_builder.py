@@ -129,9 +129,7 @@ class IBuilderConfig(Object):
     def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
         return self._pools.get(MemoryPoolType(pool), 0)
 
-    @property
-    def num_optimization_profiles(self) -> int:
-        return len(self._profiles)
+    num_optimization_profiles = property(lambda self: len(self._profiles))
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
         self._profiles.append(profile)
@@ -212,12 +210,10 @@ class Builder(Object):
     platform_has_tf32 = platform_has_fast_fp16 = platform_has_fast_int8 = True
     num_DLA_cores = 0
 
+    logger = property(lambda self: self._logger)
+
     def __init__(self, logger: Optional[Any] = None) -> None:
         self._logger = logger
-
-    @property
-    def logger(self) -> Optional[Any]:
-        return self._logger
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         return INetworkDefinition(flags)

@@ -296,13 +296,10 @@ def _lower_gelu(emit: Emitter, x: Input, approximate: bool) -> None:
     emit.last("Mul", [emit.node("Mul", [x, constant(0.5)]), emit.node("Add", [bend, constant(1.0)])])
 
 
-_UNARY = dict(
-    zip(  # In the order of the enumeration.
-        UnaryOperation,
-        "Exp Log Sqrt Reciprocal Abs Neg Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Ceil Floor Erf Not Sign Round "
-        "IsInf IsNaN".split(),
-    )
-)
+_UNARY = dict(zip(UnaryOperation, (
+    "Exp Log Sqrt Reciprocal Abs Neg Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Ceil Floor Erf Not Sign "
+    "Round IsInf IsNaN"  # In the order of the enumeration.
+).split()))  # fmt: skip
 
 
 class _OperationLayer(ILayer):

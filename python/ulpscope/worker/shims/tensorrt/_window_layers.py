@@ -220,8 +220,8 @@ class IScatterLayer(ILayer):
     mode: ScatterMode = ScatterMode.ELEMENT
 
     def _lower(self, emit: Emitter) -> None:
-        elements = self.mode == ScatterMode.ELEMENT
-        emit.last("ScatterElements" if elements else "ScatterND", self._inputs, axis=int(self.axis) if elements else None)
+        op, axis = ("ScatterND", None) if self.mode == ScatterMode.ND else ("ScatterElements", int(self.axis))
+        emit.last(op, self._inputs, axis=axis)
 
 
 class ITopKLayer(ILayer):
