@@ -155,46 +155,95 @@ void MagnitudeHistogram::add(std::span<const float> values) noexcept {
   }
 }
 
+namespace {
+
+/// Where the sums differ by rounding, divergences are equal (all 0, say).
+constexpr double kEqual = 1e-9;
+
+/// Divergences of the candidates of entropy_threshold().
+class Divergences {
+ public:
+  Divergences(std::span<const std::int64_t> bins, double smoothing)
+      : bins_(bins), smoothing_(smoothing), count_(bins.size() + 1, 0), c_log_c_(count_), filled_(bins.size() + 1, 0) {
+    for (std::size_t k = 0; k < bins.size(); ++k) {
+      const auto c = static_cast<double>(bins[k]);
+      count_[k + 1] = count_[k] + c;
+      c_log_c_[k + 1] = c_log_c_[k] + (c > 0 ? c * std::log(c) : 0);
+      filled_[k + 1] = filled_[k] + (c > 0);
+    }
+    total_ = count_.back();
+    log_total_ = std::log(total_);
+  }
+
+  /// Of the first i bins; infinite where that is none, or is found to be above `limit` on the way.
+  double of(std::size_t i, double limit) const {
+    const double kept = count_[i];
+    const double outliers = total_ - kept;
+    const bool last_empty = bins_[i - 1] == 0;
+    if (kept == 0 || (last_empty && outliers > 0 && smoothing_ == 0)) return kNone;
+    // sum P log P: the first i - 1 bins, and the last one with the outliers.
+    const double last = static_cast<double>(bins_[i - 1]) + outliers;
+    double divergence = (c_log_c_[i - 1] - count_[i - 1] * log_total_) / total_;
+    if (last > 0) divergence += last / total_ * std::log(last / total_);
+    // - sum P log Q: Q is the same in all the filled bins of a level.
+    const double uniform = smoothing_ / static_cast<double>(i);
+    const auto term = [&](std::size_t level) {
+      const std::size_t begin = level * i / kLevels, end = (level + 1) * i / kLevels;
+      const double sum = count_[end] - count_[begin];
+      if (sum == 0) return 0.0;
+      const double q = (1 - smoothing_) * sum / (static_cast<double>(filled_[end] - filled_[begin]) * kept) + uniform;
+      const double mass = sum + (end == i && !last_empty ? outliers : 0);
+      return mass / total_ * std::log(q);
+    };
+    const double last_level = term(kLevels - 1);
+    const double in_empty = last_empty && outliers > 0 ? outliers / total_ * std::log(uniform) : 0;
+    for (std::size_t level = 0; level + 1 < kLevels; ++level) {
+      if (level % kBetweenBounds == 0 && divergence - last_level - in_empty + least(level, i) > limit) return kNone;
+      divergence -= term(level);
+    }
+    return divergence - last_level - in_empty;
+  }
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  static constexpr std::size_t kBetweenBounds = 8;
+
+  /// What - sum P log Q of the levels from this one to the last but one is at least: their - sum P log P, and their
+  /// divergence if all of them were one bin.
+  double least(std::size_t level, std::size_t i) const {
+    const std::size_t begin = level * i / kLevels, end = (kLevels - 1) * i / kLevels;
+    const double sum = count_[end] - count_[begin];
+    if (sum == 0) return 0;
+    const double q =
+        (1 - smoothing_) * sum / count_[i] + smoothing_ * static_cast<double>(end - begin) / static_cast<double>(i);
+    const double p_log_p = (c_log_c_[end] - c_log_c_[begin] - sum * log_total_) / total_;
+    return sum / total_ * (std::log(sum) - log_total_ - std::log(q)) - p_log_p;
+  }
+
+  std::span<const std::int64_t> bins_;
+  const double smoothing_;
+  // Sums of the first k bins: of counts, of c log c, and the number of bins that are not empty.
+  std::vector<double> count_, c_log_c_;
+  std::vector<std::int64_t> filled_;
+  double total_ = 0, log_total_ = 0;
+};
+
+}  // namespace
+
 double entropy_threshold(std::span<const std::int64_t> bins, double smoothing) {
   const std::size_t size = bins.size();
   if (size <= kLevels) return static_cast<double>(size);
-  // Sums of the first k bins: of counts, of c log c, and the number of bins that are not empty.
-  std::vector<double> count(size + 1, 0), c_log_c(size + 1, 0);
-  std::vector<std::int64_t> filled(size + 1, 0);
-  for (std::size_t k = 0; k < size; ++k) {
-    const auto c = static_cast<double>(bins[k]);
-    count[k + 1] = count[k] + c;
-    c_log_c[k + 1] = c_log_c[k] + (c > 0 ? c * std::log(c) : 0);
-    filled[k + 1] = filled[k] + (c > 0);
-  }
-  const double total = count[size];
+  const Divergences divergences(bins, smoothing);
   double best = std::numeric_limits<double>::infinity();
+  // Of candidates that are clearly worse than one of these, the rest need not be added up.
+  constexpr std::size_t kSparse = 32;
+  for (std::size_t i = kLevels; i <= size; i += kSparse) best = std::min(best, divergences.of(i, best + 2 * kEqual));
   std::size_t best_i = size;
   for (std::size_t i = kLevels; i <= size; ++i) {
-    const double kept = count[i];
-    const double outliers = total - kept;
-    const bool last_empty = bins[i - 1] == 0;
-    if (kept == 0 || (last_empty && outliers > 0 && smoothing == 0)) continue;
-    // sum P log P: the first i - 1 bins, and the last one with the outliers.
-    const double last = static_cast<double>(bins[i - 1]) + outliers;
-    double divergence = (c_log_c[i - 1] - count[i - 1] * std::log(total)) / total;
-    if (last > 0) divergence += last / total * std::log(last / total);
-    // - sum P log Q: Q is the same in all the filled bins of a level.
-    const double uniform = smoothing / static_cast<double>(i);
-    for (std::size_t level = 0; level < kLevels; ++level) {
-      const std::size_t begin = level * i / kLevels, end = (level + 1) * i / kLevels;
-      const double sum = count[end] - count[begin];
-      if (sum == 0) continue;
-      const double q = (1 - smoothing) * sum / (static_cast<double>(filled[end] - filled[begin]) * kept) + uniform;
-      const double mass = sum + (end == i && !last_empty ? outliers : 0);
-      divergence -= mass / total * std::log(q);
-    }
-    if (last_empty && outliers > 0) divergence -= outliers / total * std::log(uniform);
-    // The sums differ by rounding where the divergences are equal (all 0, say): the wider range is taken then.
-    if (divergence <= best + 1e-9) {
-      best = std::min(best, divergence);
-      best_i = i;
-    }
+    const double divergence = divergences.of(i, best + 2 * kEqual);
+    if (std::isinf(divergence) || divergence > best + kEqual) continue;  // Of equal ones, the widest range is taken.
+    best = std::min(best, divergence);
+    best_i = i;
   }
   return best_i == size ? static_cast<double>(size) : static_cast<double>(best_i) + 0.5;
 }
