@@ -138,13 +138,14 @@ class Output {
     if (source.type() == payload.type && payload.first == Rounding::kNone)
       return write(onnx_wire::as_text({in, source.bytes()}));
     constexpr std::size_t kPiece = 1 << 16;
-    std::vector<float> rounded(kPiece);
-    std::string out;
     const auto count = static_cast<std::size_t>(source.size());
+    const bool rounds = payload.first != Rounding::kNone && source.type() == DataType::kFloat32;
+    std::vector<float> rounded(rounds ? std::min(kPiece, count) : 0);
+    std::string out;
     for (std::size_t at = 0; at < count; at += kPiece) {
       const std::size_t piece = std::min(kPiece, count - at);
       const std::byte* from = in + at * size_of(source.type());
-      if (payload.first != Rounding::kNone && source.type() == DataType::kFloat32) {
+      if (rounds) {
         round_array(reinterpret_cast<const float*>(from), rounded.data(), piece, payload.first);
         from = reinterpret_cast<const std::byte*>(rounded.data());
       }
