@@ -153,7 +153,7 @@ bool goes_beyond_float16(const Tensor& value) {
     constexpr std::int32_t kBeyond = std::bit_cast<std::int32_t>(65520.0F), kInfinity = 0x7f800000;
     constexpr std::int64_t kPiece = 1 << 13;
     alignas(64) float piece[kPiece];
-    bool any = false;
+    std::int32_t any = 0;  // GCC makes no vectors of a loop that gathers a bool.
     for (std::int64_t at = begin; at < end; at += kPiece) {
       const std::int64_t count = std::min(kPiece, end - at);
       read_elements(values, at, count, piece);
