@@ -76,8 +76,8 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
   // Python starts now, so that it is there when the file is.
   std::shared_ptr<OnnxChecks> checks;
   if (python_checks && typed.verify) checks = model.checks ? model.checks : std::make_shared<OnnxChecks>();
-  typed.check = [&](const std::filesystem::path& file) {
-    check_quantizers(model, typed.external_data_dir, file);
+  typed.check = [&](const std::filesystem::path& file, const ExportReport& report) {
+    if (report.quantizers) check_quantizers(model, typed.external_data_dir, file);
     if (checks == nullptr) return;
     if (typed.interrupt) typed.interrupt();
     const OnnxChecks::Source source{source_file(model, file.parent_path()), typed.samples.front()};

@@ -455,7 +455,7 @@ class Converter {
     }
     check_sources();
     if (options_.interrupt) options_.interrupt();
-    if (options_.check) options_.check(scratch.path() / name);
+    if (options_.check) options_.check(scratch.path() / name, result_.file);
     std::error_code failed;
     const fs::path data = path.string() + ".data";
     if (result_.file.external) fs::rename(scratch.path() / (name + ".data"), data, failed);

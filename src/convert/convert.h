@@ -33,7 +33,7 @@ struct TypedModelOptions {
   /// Where external data of the model lies; empty: the working directory.
   std::filesystem::path external_data_dir;
   /// Looks at the finished file before it takes the place of another one; throws Error to refuse it.
-  std::function<void(const std::filesystem::path& file)> check;
+  std::function<void(const std::filesystem::path& file, const ExportReport& report)> check;
   /// Called before everything that takes long; may throw to interrupt.
   std::function<void()> interrupt;
   /// Layers that were raised only to save casts, for the metadata.

@@ -88,6 +88,7 @@ struct ExportReport {
   int initializers = 0;     ///< Written in another type, or new.
   std::uint64_t bytes = 0;  ///< Of the model and its external data.
   bool external = false;
+  bool quantizers = false;  ///< There are nodes that quantize or dequantize.
 };
 
 /// The file that a network was imported from.

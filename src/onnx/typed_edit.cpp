@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "onnx/element_type.h"
+#include "onnx/quantization_graph.h"
 #include "onnx/typed_graph.h"
 
 namespace ulpscope::onnx_model {
@@ -286,6 +287,7 @@ ExportReport write_typed(const onnx_model::ModelFile& source, const Network& net
                                        limit.value_or(onnx_model::kLargestModelFile));
   file.report.bytes = writer.model_bytes() + writer.data_bytes();
   file.report.external = writer.data_bytes() > 0;
+  file.report.quantizers = onnx_model::has_quantizers(file.model.graph());
   writer.write(folder);
   return file.report;
 }

@@ -193,6 +193,7 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
       if (!test.converts(build, random_requests(*test.network, random, 8, other), "int8", seed)) continue;
       ++converted;
       quantized += test.file.quantized > 0 ? 1 : 0;
+      EXPECT_EQ(test.file.quantizers, test.file.quantized + test.file.stored_weights > 0) << "seed " << seed;
     } catch (const InternalError& error) {
       ADD_FAILURE() << "seed " << seed << ": " << error.what();
     }
@@ -212,7 +213,9 @@ TEST(Convert, LeavesNothingBehindWhenTheFileIsRefused) {
   build.assume_lowest = true;
   const auto path = scratch("refused");
   write_file(path, std::string_view("before"));
-  test.options.check = [](const std::filesystem::path&) { throw Error(ErrorCode::kInvalidFile, "refused"); };
+  test.options.check = [](const std::filesystem::path&, const ExportReport&) {
+    throw Error(ErrorCode::kInvalidFile, "refused");
+  };
   const Requests requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "refused"), Error);
   EXPECT_EQ(read_file(path), "before");
