@@ -1,5 +1,6 @@
 #include "core/utf8.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,8 +25,9 @@ std::size_t character_length(std::string_view text) {
 }  // namespace
 
 std::string as_utf8(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
+  const auto plain = std::ranges::find_if(text, [](char c) { return static_cast<std::uint8_t>(c) >= 0x80; });
+  std::string result(text.begin(), plain);
+  text.remove_prefix(result.size());
   while (!text.empty()) {
     const std::size_t length = character_length(text);
     result += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);

@@ -183,6 +183,8 @@ class InferContext {
   /// The declared type (see Input::declared). Throws Error(kInvalidFile) when the input is absent.
   DataType type(int i) const;
   bool is_declared(int i) const noexcept { return has_input(i) && inputs_[i].declared; }
+  /// Its shape is known. In operators that models are full of: to ask is cheaper than to catch NotKnownYet.
+  bool has_shape(int i) const noexcept { return has_input(i) && inputs_[i].shape != nullptr; }
   /// The concrete shape. Throws NotKnownYet.
   const Shape& shape(int i) const;
   std::int64_t rank(int i) const { return static_cast<std::int64_t>(shape(i).size()); }

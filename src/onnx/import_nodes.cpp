@@ -30,18 +30,17 @@ int Importer::opset_of(const FlatNode& node) const {
 }
 
 std::string Importer::unique_layer_name(const std::string& wanted) {
-  const std::string text = as_utf8(wanted);
-  std::string name = text;
-  while (!layer_names_.insert(name).second) name = fmt::format("{}_{}", text, name_counter_++);
+  std::string name = wanted;
+  while (!layer_names_.insert(name).second) name = fmt::format("{}_{}", wanted, name_counter_++);
   return name;
 }
 
 Layer Importer::new_layer(const onnx::NodeProto& node, const OpDef& op, int opset) {
   Layer layer;
-  layer.name = unique_layer_name(node_name(node));
+  layer.nodes = {node_name(node)};
+  layer.name = unique_layer_name(layer.nodes.front());
   layer.op = &op;
   layer.opset = opset;
-  layer.nodes = {node_name(node)};
   return layer;
 }
 
@@ -123,7 +122,7 @@ TensorId Importer::use_value(const std::string& name, Scope& scope, const std::u
   Layer layer;
   layer.op = ops_.find("", "Constant");
   if (layer.op == nullptr) throw InternalError("the registry has no operator Constant");
-  layer.name = unique_layer_name(name);
+  layer.name = unique_layer_name(as_utf8(name));
   const auto opset = opsets_.find("");
   layer.opset = opset == opsets_.end() ? 1 : static_cast<int>(opset->second);
   layer.outputs = {id};

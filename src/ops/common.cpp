@@ -74,30 +74,31 @@ std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& tar
 
 void infer_same_as_first(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, ctx.shape(0));
+  if (ctx.has_shape(0)) ctx.set_shape(0, ctx.shape(0));
 }
 
 namespace {
-Shape broadcast_inputs(InferContext& ctx) {
+void set_broadcast_shape(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
     const DataType first = ctx.type(0), other = ctx.type(i);
     if (first != DataType::kUndefined && other != DataType::kUndefined && physical_type(first) != physical_type(other))
       ctx.fail("expected inputs of one type, got {} and {}", name_of(first), name_of(other));
   }
+  if (!ctx.has_shape(0)) return;
   Shape shape = ctx.shape(0);
   for (int i = 1; i < ctx.num_inputs(); ++i) shape = broadcast_or_fail(ctx, shape, ctx.shape(i));
-  return shape;
+  ctx.set_shape(0, std::move(shape));
 }
 }  // namespace
 
 void infer_broadcast(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, broadcast_inputs(ctx));
+  set_broadcast_shape(ctx);
 }
 
 void infer_comparison(InferContext& ctx) {
   ctx.set_type(0, DataType::kBool);
-  ctx.set_shape(0, broadcast_inputs(ctx));
+  set_broadcast_shape(ctx);
 }
 
 void require_type(const InferContext& ctx, int i, DataType type) {

@@ -13,7 +13,7 @@ namespace {
 void infer_matmul(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
-  ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
+  if (ctx.has_shape(0)) ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
 
 void run_matmul(KernelContext& ctx) {

@@ -22,6 +22,7 @@ void infer_concat(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.type(i) != ctx.type(0) && ctx.type(i) != DataType::kUndefined && ctx.type(0) != DataType::kUndefined)
       ctx.fail("input {} has elements of type {}, input 0 of type {}", i, name_of(ctx.type(i)), name_of(ctx.type(0)));
+  if (!ctx.has_shape(0)) return;
   Shape result = ctx.shape(0);
   const std::size_t axis = joined_axis(ctx);
   for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -152,6 +153,7 @@ std::vector<std::int64_t> permutation_of(const Context& ctx, std::int64_t rank) 
 
 void infer_transpose(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  if (!ctx.has_shape(0)) return;
   const Shape& shape = ctx.shape(0);
   Shape result;
   for (std::int64_t d : permutation_of(ctx, ctx.rank(0))) result.push_back(shape[static_cast<std::size_t>(d)]);

@@ -53,7 +53,7 @@ Shape target_shape(const InferContext& ctx) {
 
 void infer_reshape(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, target_shape(ctx));
+  if (ctx.has_shape(0)) ctx.set_shape(0, target_shape(ctx));
 }
 
 void infer_flatten(InferContext& ctx) {
@@ -88,6 +88,7 @@ void infer_squeeze(InferContext& ctx) {
 
 void infer_unsqueeze(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  if (!ctx.has_shape(0)) return;
   const Shape& shape = ctx.shape(0);
   const auto given = attribute_or_input(ctx, "axes", 1);
   if (!given) ctx.fail("axes are missing");
