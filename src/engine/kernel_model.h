@@ -19,7 +19,7 @@ namespace ulpscope {
 /// What one group is to a GPU.
 enum class KernelKind : std::uint8_t {
   kProduct,      ///< Of matrices.
-  kNarrow,       ///< Of up to 8 rows by a matrix of a few bits per element, which are all that is read.
+  kNarrow,       ///< Of few rows by a matrix of a few bits per element (narrow_limits.h), which are all that is read.
   kConvolution,  ///< By a library, on tensor cores where the precision has them,
   kGrouped,      ///< the same in groups of channels,
   kTiled,        ///< by a kernel that takes what libraries do not: few channels per group, odd numbers of int8,

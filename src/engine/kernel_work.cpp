@@ -6,6 +6,7 @@
 
 #include "engine/cost.h"
 #include "engine/kernel_model.h"
+#include "engine/narrow_limits.h"
 #include "ops/forms.h"
 #include "ops/window.h"
 
@@ -86,12 +87,12 @@ class WorkOfGroup {
 
   /// Of 16 bits, by a matrix in whole words: of more rows, or other sizes, it is dequantized when the plan is made.
   bool has_few_rows() const {
-    constexpr std::int64_t kMostRows = 8, kWords = 16;
     const Shape *left = shape_of(head().input(0)), *right = shape_of(head().input(1));
     if (left == nullptr || left->size() < 2 || right == nullptr || right->size() != 2 || right->front() == 0)
       return false;
     return storage_of(precision_) != DataType::kFloat32 && spec_.is_constant(head().input(1)) &&
-           left->back() % kWords == 0 && num_elements(*left) / std::max<std::int64_t>(1, left->back()) <= kMostRows;
+           left->back() % kNarrowWord == 0 &&
+           num_elements(*left) / std::max<std::int64_t>(1, left->back()) <= kMostNarrowRows;
   }
 
   KernelKind kind_of_convolution() const {

@@ -2,6 +2,7 @@
 // are dequantized once into the type of the product.
 #include "backend/cuda/narrow_source.h"
 #include "backend/cuda/products.h"
+#include "engine/narrow_limits.h"
 #include "ops/forms.h"
 
 namespace ulpscope::cuda {
@@ -17,7 +18,7 @@ std::optional<Products::Narrow> Products::narrow_of(const ProductKernel& kernel)
       type != type_of(b.rounding) || type == DataType::kFloat32)
     return std::nullopt;
   // Asked first: it is what rules out nearly all products of searches.
-  if (num_elements(domain) / domain.back() > NarrowProductSpec::kMostRows) return std::nullopt;
+  if (num_elements(domain) / domain.back() > kMostNarrowRows) return std::nullopt;
   const auto weights = narrow_weights(spec_, constants_, kernel);
   if (!weights) return std::nullopt;
   NarrowProductSpec spec{.m = num_elements(domain) / domain.back(),

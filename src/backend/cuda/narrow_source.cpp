@@ -13,6 +13,7 @@
 #include "backend/cuda/element_source.h"
 #include "core/division.h"
 #include "core/parallel.h"
+#include "engine/narrow_limits.h"
 #include "formats/numeric_format.h"
 
 namespace ulpscope::cuda {
@@ -195,9 +196,8 @@ Form form_of(const NarrowProductSpec& spec) {
 }  // namespace
 
 bool has_narrow_source(const NarrowProductSpec& s) {
-  constexpr std::int64_t kMultiple = 16;
-  return s.m >= 1 && s.m <= NarrowProductSpec::kMostRows && s.n >= 1 && s.k % kMultiple == 0 && s.k > 0 &&
-         (s.block % kMultiple == 0 || s.block >= s.k) &&
+  return s.m >= 1 && s.m <= kMostNarrowRows && s.n >= 1 && s.k % kNarrowWord == 0 && s.k > 0 &&
+         (s.block % kNarrowWord == 0 || s.block >= s.k) &&
          (s.type == DataType::kFloat16 || s.type == DataType::kBFloat16) && s.k * s.n < std::int64_t{1} << 40 &&
          s.k < std::numeric_limits<int>::max() / 2;
 }

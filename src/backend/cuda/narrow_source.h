@@ -13,7 +13,6 @@ namespace ulpscope::cuda {
 /// program(x w), x [m, k] row-major, without gaps; sums in float32 are load 0 of the program, which has no row
 /// instructions. Weights are float32(element * scale), rounded to the type of x.
 struct NarrowProductSpec {
-  static constexpr std::int64_t kMostRows = 8;
   std::int64_t m = 0, n = 0, k = 0;
   DataType type = DataType::kFloat16;  ///< Of x: float16 or bfloat16.
   Format format = Format::kInt4;       ///< As NarrowWeights, all three.
@@ -22,7 +21,7 @@ struct NarrowProductSpec {
   ProgramSpec program;  ///< Its domain: dimensions that make up the rows, then the columns.
 };
 
-/// Whether the kernel takes such operands: up to kMostRows rows, k and blocks in multiples of 16.
+/// Whether the kernel takes such operands: up to kMostNarrowRows rows, k and blocks in multiples of kNarrowWord.
 bool has_narrow_source(const NarrowProductSpec& spec);
 
 /// The kernel takes x, the packed elements and scales, then pointers of the program's inputs but the first, then of its
