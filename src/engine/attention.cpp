@@ -20,7 +20,7 @@ class AttentionFinder {
   std::optional<AttentionKernel> attention_of(const ProductKernel& values) const {
     const auto plain_product = [&](const ProductKernel& kernel) {
       const auto form = ops::matrix_form(network_.layer(kernel.layer));
-      return form && form->plain && (!kernel.elements || multiplies_fp8(kernel)) &&
+      return form && form->plain && (!kernel.elements || has_calibrated_e4m3(kernel)) &&
              kernel.epilogue.outputs.size() == 1 && kernel.epilogue.outputs[0].store.tensor != kNone;
     };
     if (!plain_product(values)) return std::nullopt;
@@ -86,11 +86,10 @@ class AttentionFinder {
   }
 
   /// Elements of both operands, with one calibrated scale each.
-  static bool multiplies_fp8(const ProductKernel& kernel) {
+  static bool has_calibrated_e4m3(const ProductKernel& kernel) {
     return std::all_of(kernel.operands.begin(), kernel.operands.begin() + 2, [](const Operand& operand) {
-      return operand.is_encoded() && operand.encoding->format == Format::kFloat8E4M3 &&
-             operand.encoding->granularity == Granularity::kTensor && operand.scales == ScaleSource::kCalibrated &&
-             !operand.exact;
+      return operand.is_of_e4m3() && operand.encoding->granularity == Granularity::kTensor &&
+             operand.scales == ScaleSource::kCalibrated && !operand.exact;
     });
   }
 

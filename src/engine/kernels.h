@@ -37,6 +37,10 @@ struct Operand {
   bool is_encoded() const noexcept { return encoding.has_value(); }
   /// Its elements are integers of 8 bits with one scale, or one per channel. REQUIRES: is_encoded().
   bool is_of_bytes() const noexcept { return encoding->format == Format::kInt8 || encoding->format == Format::kUInt8; }
+  /// They are fp8 e4m3 without blocks: one scale, or one per channel. REQUIRES: is_encoded().
+  bool is_of_e4m3() const noexcept {
+    return encoding->format == Format::kFloat8E4M3 && encoding->granularity != Granularity::kBlock;
+  }
   /// REQUIRES: calibrated scales, one for the tensor.
   Quantization quantization() const noexcept { return {scale, encoding->format}; }
   /// What sums of its elements are multiplied by; 1 of blocks, whose scales are in what is summed. REQUIRES: no

@@ -229,8 +229,7 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
   const bool fp8 = kernel.elements && !kernel.sums_bytes(), bytes = kernel.sums_bytes();
   if (fp8) {
-    const auto is_e4m3 = [](const Operand& x) { return x.encoding->format == Format::kFloat8E4M3; };
-    if (!is_e4m3(kernel.operands[0]) || !is_e4m3(kernel.operands[1])) return false;
+    if (!kernel.operands[0].is_of_e4m3() || !kernel.operands[1].is_of_e4m3()) return false;
     tell_how_fp8_adds_up(kernel, l, false, target_.is_hopper());
   }
   if (!has_constant_parameters(spec_, l)) return false;

@@ -10,15 +10,6 @@
 #include "ulpscope/log.h"
 
 namespace ulpscope::cuda {
-namespace {
-
-/// Elements with one scale for the tensor, or one per output channel.
-bool is_e4m3(const Operand& operand) {
-  return operand.is_encoded() && operand.encoding->format == Format::kFloat8E4M3 &&
-         operand.encoding->granularity != Granularity::kBlock;
-}
-
-}  // namespace
 
 void tell_how_fp8_adds_up(const ProductKernel& kernel, const Layer& layer, bool by_fp8, bool is_hopper) {
   if (by_fp8 && !kernel.accumulator)
@@ -43,7 +34,7 @@ std::optional<MatrixProductSpec> fp8_product(const KernelLowering& context, cons
                                              const ops::MatrixForm& form) {
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const auto s = element_shape(form, context.shape(a.tensor), context.shape(b.tensor));
-  if (!is_e4m3(a) || !is_e4m3(b) || context.spec_.is_constant(a.tensor) || !s || s->k == 0) return std::nullopt;
+  if (!a.is_of_e4m3() || !b.is_of_e4m3() || context.spec_.is_constant(a.tensor) || !s || s->k == 0) return std::nullopt;
   if (context.spec_.is_constant(b.tensor) && num_elements(context.shape(b.tensor)) != s->batches() * s->k * s->n)
     return std::nullopt;
   MatrixProductSpec spec = element_product(*s, DataType::kFloat8E4M3, DataType::kFloat32);
