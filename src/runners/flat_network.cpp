@@ -4,9 +4,8 @@
 
 namespace ulpscope {
 
-FlatNetwork::FlatNetwork(const Network& network)
-    : network_(network), own_(network.tensors.size()), graph_of_(network.num_all_layers(), 0) {
-  Numbers numbers(own_);
+FlatNetwork::FlatNetwork(const Network& network) : network_(network), graph_of_(network.num_all_layers(), 0) {
+  Numbers numbers(network.tensors.size());
   for (const TensorId id : network.tensors.ids()) {
     numbers[id] = id.number();
     tensors_.push_back({&network, id, kNone});

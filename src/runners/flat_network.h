@@ -26,7 +26,6 @@ class FlatNetwork {
     const TensorInfo& info() const { return network->tensor(id); }
   };
   const std::vector<TensorPlace>& tensors() const noexcept { return tensors_; }
-  std::size_t num_in_bodies() const noexcept { return tensors_.size() - own_; }
 
   /// Numbers of a layer's tensors; -1: absent.
   std::vector<std::int64_t> inputs(LayerId id) const { return numbers(id, &Layer::inputs); }
@@ -40,7 +39,6 @@ class FlatNetwork {
   Numbers number_body(const Body& body, const Layer& layer, LayerId holder, const Numbers& around);
 
   const Network& network_;
-  std::size_t own_;
   std::vector<LayerId> layers_;
   std::vector<TensorPlace> tensors_;
   std::vector<Numbers> graphs_;           ///< Per graph,
