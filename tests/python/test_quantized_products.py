@@ -37,7 +37,7 @@ def draw(random, kind, *shape):
 
 def requantized(sums, scale, zero):
     limits = np.iinfo(zero.dtype)
-    values = np.rint(sums * scale) + float(zero)
+    values = np.rint(sums.astype(np.float32) * scale) + np.float32(zero)
     return np.clip(values, limits.min, limits.max).astype(zero.dtype)
 
 
@@ -74,7 +74,7 @@ def test_matrices(types, by_column, a, b):
     w_scale = (random.random(columns) / 99).astype(np.float32)
     sums = np.matmul(x.astype(np.int64) - int(x_zero), w.astype(np.int64) - w_zero.astype(np.int64))
     check("MatMulInteger", x, {"w": w, "x_zero": x_zero, "w_zero": w_zero}, sums.astype(np.int32))
-    scale = np.float64(SCALES["x_scale"]) * w_scale.astype(np.float64) / np.float64(SCALES["y_scale"])
+    scale = SCALES["x_scale"] * w_scale / SCALES["y_scale"]
     constants = {"x_scale": SCALES["x_scale"], "x_zero": x_zero, "w": w, "w_scale": w_scale, "w_zero": w_zero}
     constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero}
     check("QLinearMatMul", x, constants, requantized(sums, scale, y_zero))
@@ -107,7 +107,7 @@ def test_windows(types, by_channel, form):
     centered = w.astype(np.int64) - w_zero.astype(np.int64).reshape(-1, 1, 1, 1)
     sums = convolved(x.astype(np.int64) - int(x_zero), centered, **options)
     check("ConvInteger", x, {"w": w, "x_zero": x_zero, "w_zero": w_zero}, sums.astype(np.int32), **attributes)
-    scale = np.float64(SCALES["x_scale"]) * w_scale.astype(np.float64) / np.float64(SCALES["y_scale"])
+    scale = SCALES["x_scale"] * w_scale / SCALES["y_scale"]
     constants = {"x_scale": SCALES["x_scale"], "x_zero": x_zero, "w": w, "w_scale": w_scale, "w_zero": w_zero}
     constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero, "b": bias}
     sums = sums + bias.reshape(-1, 1, 1)

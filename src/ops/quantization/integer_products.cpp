@@ -2,6 +2,7 @@
 #include "ops/contraction/matrix_product.h"
 #include "ops/convolution/convolve.h"
 #include "ops/multiply_adds.h"
+#include "ops/quantization/byte_loops.h"
 #include "ops/quantization/quantization.h"
 
 namespace ulpscope::ops {
@@ -57,17 +58,16 @@ void run_qlinear_conv(KernelContext& ctx) {
   convolve<std::int32_t>(g, to_window3(ctx.layer(), g), x.data(), w.data(),
                          ctx.has_input(8) ? ctx.input(8).data<std::int32_t>() : nullptr, sums.data());
   const auto w_scales = ctx.input(4).values<float>();
-  const double in_scale = ctx.input(1).data<float>()[0], out_scale = ctx.input(6).data<float>()[0];
+  const float in_scale = ctx.input(1).data<float>()[0], out_scale = ctx.input(6).data<float>()[0];
   const std::int32_t zero = zero_points(ctx, 7)[0];
   const std::size_t volume = static_cast<std::size_t>(product(g.output, 0, g.output.size()));
-  with_type(QuantizedTypes{}, ctx, ctx.output(0).type(), [&]<typename T>(T) {
-    T* out = ctx.output(0).data<T>();
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const std::size_t channel = i / volume % static_cast<std::size_t>(g.out_channels);
-      const double scale = in_scale * w_scales[w_scales.size() == 1 ? 0 : channel] / out_scale;
-      out[i] = quantize<T>(sums[i] * scale, zero);
-    }
-  });
+  const ByteSign sign = ctx.output(0).type() == DataType::kInt8 ? ByteSign::kSigned : ByteSign::kUnsigned;
+  auto* const out = static_cast<std::uint8_t*>(ctx.output(0).raw());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::size_t channel = i / volume % static_cast<std::size_t>(g.out_channels);
+    const float scale = in_scale * w_scales[w_scales.size() == 1 ? 0 : channel] / out_scale;
+    out[i] = static_cast<std::uint8_t>(requantized(sums[i], scale, zero, sign));
+  }
 }
 
 // Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
@@ -94,16 +94,14 @@ void run_qlinear_matmul(KernelContext& ctx) {
   std::vector<std::int32_t> sums(static_cast<std::size_t>(ctx.output(0).size()));
   run_matrix_product(d, x.data(), y.data(), sums.data());
   const auto zero = zero_points(ctx, 7);
-  with_type(QuantizedTypes{}, ctx, ctx.output(0).type(), [&]<typename T>(T) {
-    T* out = ctx.output(0).data<T>();
-    for (std::int64_t i = 0; i < ctx.output(0).size(); ++i) {
-      const std::int64_t row = i / d.n % d.m, column = i % d.n;
-      const double scale =
-          double{scale_at(ctx.input(1), row)} * scale_at(ctx.input(4), column) / scale_at(ctx.input(6), row);
-      const std::int32_t offset = zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(row) % zero.size()];
-      out[i] = quantize<T>(sums[static_cast<std::size_t>(i)] * scale, offset);
-    }
-  });
+  const ByteSign sign = ctx.output(0).type() == DataType::kInt8 ? ByteSign::kSigned : ByteSign::kUnsigned;
+  auto* const out = static_cast<std::uint8_t*>(ctx.output(0).raw());
+  for (std::int64_t i = 0; i < ctx.output(0).size(); ++i) {
+    const std::int64_t row = i / d.n % d.m, column = i % d.n;
+    const float scale = scale_at(ctx.input(1), row) * scale_at(ctx.input(4), column) / scale_at(ctx.input(6), row);
+    const std::int32_t offset = zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(row) % zero.size()];
+    out[i] = static_cast<std::uint8_t>(requantized(sums[static_cast<std::size_t>(i)], scale, offset, sign));
+  }
 }
 
 /// A row of the table.
