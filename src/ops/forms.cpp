@@ -15,11 +15,37 @@ bool is_dequantize(const Layer& layer) { return layer.op->function == Function::
 bool has_channel_parameters(const Layer& layer) { return layer.op->function == Function::kInstanceNormalization; }
 
 std::optional<IntegerProductForm> integer_product_form(const Layer& layer) {
-  if (layer.op->domain != "") return std::nullopt;
   const std::string_view name = layer.op->name;
+  if (layer.op->domain == "com.microsoft" && name == "QGemm") {
+    IntegerProductForm form{false, true, 3, 2, 5};
+    form.bias = 6;
+    form.out_scale = 7;
+    form.out_zero = 8;
+    form.transpose = layer.attributes.integer("transA", 0) != 0;
+    form.transpose_weights = layer.attributes.integer("transB", 0) != 0;
+    form.factor = layer.attributes.real("alpha", 1);
+    return form;
+  }
+  if (layer.op->domain != "") return std::nullopt;
   if (name == "MatMulInteger" || name == "ConvInteger") return IntegerProductForm{.convolution = name == "ConvInteger"};
   if (name != "QLinearMatMul" && name != "QLinearConv") return std::nullopt;
   return IntegerProductForm{name == "QLinearConv", true, 3, 2, 5};
+}
+
+std::optional<ByteLayer> byte_layer(const Layer& layer) {
+  if (layer.op->domain != "com.microsoft" || layer.attributes.integer("channels_last", 0) != 0) return std::nullopt;
+  constexpr std::pair<std::string_view, ByteLayer> kLayers[] = {
+      {"QLinearAdd", ByteLayer::kAdd},
+      {"QLinearMul", ByteLayer::kMul},
+      {"QLinearSigmoid", ByteLayer::kSigmoid},
+      {"QLinearLeakyRelu", ByteLayer::kLeakyRelu},
+      {"QLinearGlobalAveragePool", ByteLayer::kGlobalAveragePool},
+      {"QLinearAveragePool", ByteLayer::kAveragePool},
+      {"QLinearConcat", ByteLayer::kConcat},
+  };
+  for (const auto& [name, form] : kLayers)
+    if (layer.op->name == name) return form;
+  return std::nullopt;
 }
 
 bool is_view(const Layer& layer, std::span<const Tensor* const> values) {

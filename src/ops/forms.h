@@ -21,12 +21,22 @@ bool is_dequantize(const Layer& layer);
 
 /// A product of 8-bit integers with zero points: x, by weights.
 struct IntegerProductForm {
-  bool convolution = false;                     ///< Else of matrices.
-  bool quantized = false;                       ///< Of 8 bits again; else the sums in int32.
-  int weights = 1, zero = 2, weights_zero = 3;  ///< Which inputs they are.
+  bool convolution = false;  ///< Else of matrices.
+  /// Of 8 bits again, or float32 where there is no scale for that; else the sums in int32.
+  bool quantized = false;
+  int weights = 1, zero = 2, weights_zero = 3;        ///< Which inputs they are, and of quantized ones:
+  int scale = 1, weights_scale = 4;                   ///< of x and of the weights,
+  int out_scale = 6, out_zero = 7, bias = 8;          ///< of the results, and what is added to the sums.
+  bool transpose = false, transpose_weights = false;  ///< x and the weights, of matrices.
+  float factor = 1;                                   ///< Of the results.
 };
-/// MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv; nothing for other layers.
+/// MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv and QGemm; nothing for other layers.
 std::optional<IntegerProductForm> integer_product_form(const Layer& layer);
+
+/// Layers of bytes with one scale each, of com.microsoft.
+enum class ByteLayer : std::uint8_t { kAdd, kMul, kSigmoid, kLeakyRelu, kGlobalAveragePool, kAveragePool, kConcat };
+/// Nothing for other layers, and for pools that say that their channels are last.
+std::optional<ByteLayer> byte_layer(const Layer& layer);
 
 /// Input 0's elements in their order, under another shape or name. `values`: per input, null where it is not known.
 bool is_view(const Layer& layer, std::span<const Tensor* const> values);

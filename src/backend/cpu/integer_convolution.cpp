@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/product.h"
@@ -33,11 +34,39 @@ Tensor channels_behind(const Tensor& weights, Index in) {
   return result;
 }
 
+/// Few bytes without a call.
+template <typename T>
+T* copy_some(const T* from, Index count, T* to) {
+  const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+  const auto copy_ends = [&](auto part) {
+    constexpr std::size_t kBytes = sizeof part;
+    std::memcpy(&part, from, kBytes);
+    auto last = part;
+    std::memcpy(&last, reinterpret_cast<const std::byte*>(from) + bytes - kBytes, kBytes);
+    std::memcpy(to, &part, kBytes);
+    std::memcpy(reinterpret_cast<std::byte*>(to) + bytes - kBytes, &last, kBytes);
+  };
+  if (bytes >= 8 && bytes <= 16)
+    copy_ends(std::uint64_t{});
+  else if (bytes > 16 && bytes <= 32)
+    copy_ends(std::array<std::uint64_t, 2>{});
+  else
+    std::copy_n(from, count, to);
+  return to + count;
+}
+template <typename T>
+  requires(!std::is_same_v<T, std::int16_t>)
+std::int16_t* copy_some(const T* from, Index count, std::int16_t* to) {
+  return std::copy_n(from, count, to);
+}
+
 class IntegerConvolution final : public Kernel {
  public:
-  IntegerConvolution(const ConvolutionSpec& spec, const MatrixShape& product, bool by_bytes, const ObjectCache& cache)
+  IntegerConvolution(const ConvolutionSpec& spec, const MatrixShape& product, bool by_bytes, const ObjectCache& cache,
+                     std::optional<Requantization> bytes)
       : type_(spec.type),
         by_bytes_(by_bytes),
+        requantization_(std::move(bytes)),
         product_(product),
         groups_(spec.groups),
         in_(spec.input[1] / spec.groups),
@@ -71,8 +100,9 @@ class IntegerConvolution final : public Kernel {
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> held = weights_();
-    auto* const out = static_cast<float*>(outputs[0]->raw());
-    const std::uint8_t zero = by_bytes_ ? inputs[1]->data<std::uint8_t>()[0] : std::uint8_t{0};
+    auto* const out = static_cast<std::byte*>(outputs[0]->raw());
+    const std::uint8_t zero =
+        by_bytes_ && inputs[1] != nullptr ? static_cast<const std::uint8_t*>(inputs[1]->raw())[0] : std::uint8_t{0};
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       IntegerPart part{};
       part.a_stride = stride_;
@@ -89,36 +119,45 @@ class IntegerConvolution final : public Kernel {
         matrix.b = static_cast<const std::int16_t*>(held.get()) + piece.matrix * packed_integers(product_);
       }
       part.b = matrix.b + piece.columns.begin * stride_;
-      part.out = out + piece.matrix * product_.n + piece.columns.begin;
-      multiply_rows(*inputs[0], piece, zero, part);
+      multiply_rows(*inputs[0], piece, zero, part, out);
     });
   }
 
  private:
   using Pair = std::array<Index, 2>;
 
-  void multiply_rows(const Tensor& images, const ProductPieces::Piece& piece, std::uint8_t zero,
-                     IntegerPart part) const {
-    float* const out = part.out;
-    if (in_place_) {
-      part.rows = piece.rows.end - piece.rows.begin;
-      part.a = static_cast<const std::int16_t*>(images.raw()) + piece.rows.begin * stride_;
-      part.out = out + piece.rows.begin * part.out_stride;
-      return program_kernels().product.multiply_integers(part);
+  void multiply_rows(const Tensor& images, const ProductPieces::Piece& piece, std::uint8_t zero, IntegerPart part,
+                     std::byte* out) const {
+    // As many rows as the second-level cache holds beside columns of b, and the first-level one of sums.
+    constexpr Index kElements = 1 << 16, kSums = 1 << 13;
+    Index most = in_place_ ? piece.rows.end - piece.rows.begin : std::clamp<Index>(kElements / stride_ / 6 * 6, 6, 48);
+    if (requantization_) most = std::min(most, std::clamp<Index>(kSums / part.columns / 6 * 6, 6, 48));
+    thread_local ThreadMemory patches, results;
+    auto* const a = in_place_ ? nullptr
+                              : reinterpret_cast<std::int16_t*>(
+                                    patches.get(static_cast<std::size_t>(most * stride_) * sizeof(std::int16_t)));
+    const Index first = piece.matrix * product_.n + piece.columns.begin;
+    if (requantization_) {
+      part.out = results.floats(static_cast<std::size_t>(most * part.columns));
+      part.out_stride = part.columns;
     }
-    // As many rows as the second-level cache holds beside columns of b.
-    constexpr Index kElements = 1 << 16;
-    const Index most = std::clamp<Index>(kElements / stride_ / 6 * 6, 6, 48);
-    thread_local ThreadMemory memory;
-    auto* const a =
-        reinterpret_cast<std::int16_t*>(memory.get(static_cast<std::size_t>(most * stride_) * sizeof(std::int16_t)));
     for (Index row = piece.rows.begin; row < piece.rows.end; row += most) {
       part.rows = std::min(most, piece.rows.end - row);
-      for (Index r = 0; r < part.rows; ++r) copy_patch(images, piece.matrix * in_, row + r, zero, a + r * stride_);
-      part.a = a;
-      part.out = out + row * part.out_stride;
+      for (Index r = 0; r < part.rows && !in_place_; ++r)
+        copy_patch(images, piece.matrix * in_, row + r, zero, a + r * stride_);
+      part.a = in_place_ ? static_cast<const std::int16_t*>(images.raw()) + row * stride_ : a;
+      const Index to = row * groups_ * product_.n + first;
+      if (!requantization_) part.out = reinterpret_cast<float*>(out) + to;
       program_kernels().product.multiply_integers(part);
+      if (requantization_) requantize(part, first, reinterpret_cast<std::uint8_t*>(out) + to);
     }
+  }
+
+  void requantize(const IntegerPart& sums, Index channel, std::uint8_t* out) const {
+    const Requantization& form = *requantization_;
+    program_kernels().product.requantize({reinterpret_cast<const std::int32_t*>(sums.out), sums.out_stride,
+                                          form.bias.data() + channel, form.scales.data() + channel, form.low(),
+                                          form.high(), form.zero, out, groups_ * product_.n, sums.rows, sums.columns});
   }
 
   /// What output `number` of all images reads, from a channel on; what is outside of the image is 0, or the zero point.
@@ -155,7 +194,7 @@ class IntegerConvolution final : public Kernel {
     if (dilations_[1] == 1 && groups_ == 1) {
       const Index begin = std::clamp<Index>(-x, 0, window_[1]), end = std::clamp(input_[1] - x, begin, window_[1]);
       to = std::fill_n(to, begin * in_, zero);
-      to = std::copy(row + (x + begin) * in_, row + (x + end) * in_, to);
+      to = copy_some(row + (x + begin) * in_, (end - begin) * in_, to);
       return std::fill_n(to, (window_[1] - end) * in_, zero);
     }
     for (Index j = 0; j < window_[1]; ++j) {
@@ -163,13 +202,14 @@ class IntegerConvolution final : public Kernel {
       if (at < 0 || at >= input_[1])
         to = std::fill_n(to, in_, zero);
       else
-        to = std::copy_n(row + at * groups_ * in_, in_, to);
+        to = copy_some(row + at * groups_ * in_, in_, to);
     }
     return to;
   }
 
   const DataType type_;
   const bool by_bytes_;
+  const std::optional<Requantization> requantization_;
   const MatrixShape product_;  ///< Of [positions, places and channels] and [output channels, ...], transposed.
   const Index groups_, in_;    ///< `in_`: channels of a group.
   const Pair input_, output_, window_, strides_, dilations_, pads_;
@@ -196,19 +236,21 @@ MatrixShape product_of(const ConvolutionSpec& spec) {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache,
+                                                        std::optional<Requantization> bytes) {
   const MatrixShape product = product_of(spec);
   const bool centered = spec.type == DataType::kInt16;
   if (spec.transposed || (spec.groups != 1 && !centered) ||
       !(centered ? multiplies_centered_integers(product.k) : multiplies_integers(product.k)))
     return nullptr;
-  return std::make_unique<IntegerConvolution>(spec, product, false, cache);
+  return std::make_unique<IntegerConvolution>(spec, product, false, cache, std::move(bytes));
 }
 
-std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache,
+                                                     std::optional<Requantization> bytes) {
   const MatrixShape product = product_of(spec);
   if (!multiplies_bytes_with_zeros(product.k)) return nullptr;
-  return std::make_unique<IntegerConvolution>(spec, product, true, cache);
+  return std::make_unique<IntegerConvolution>(spec, product, true, cache, std::move(bytes));
 }
 
 }  // namespace ulpscope::cpu

@@ -15,7 +15,8 @@ void Lowering::lower(const LayerKernel& kernel) {
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel) ||
-                  lower_rows(kernel) || lower_integer_product(kernel) || lower_einsum(kernel) || lower_softmax(kernel)))
+                  lower_rows(kernel) || lower_integer_product(kernel) || lower_byte_layer(kernel) ||
+                  lower_einsum(kernel) || lower_softmax(kernel)))
     return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
@@ -43,14 +44,14 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
   return true;
 }
 
-void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead) {
+void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead, Layout layout) {
   std::vector<int> outputs;
   std::vector<DataType> types;
   std::vector<Rounding> rounding;
   for (const Store& output : kernel.outputs) {
     types.push_back(output.tensor == kNone ? DataType::kUndefined : spec_.type(output.tensor));
     rounding.push_back(instead != Rounding::kNone ? instead : step_rounding(output));
-    outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, Layout::kDense));
+    outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, layout));
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }
   const Layer& l = layer(kernel.layer);
@@ -206,7 +207,7 @@ bool Lowering::lower_cut(const LayerKernel& kernel) {
     location(l.outputs[0]).storage = source.storage;
     return true;
   }
-  if (source.layout != Layout::kChannelsLast) return false;
+  if (source.layout != Layout::kChannelsLast || !spec_.is_held_as_float(in)) return false;
   if (!cut) cut = ops::Cut{std::vector<std::int64_t>(input.size(), 0), std::vector<std::int64_t>(input.size(), 1)};
   const int from = read({in, Rounding::kNone, kernel.operands[0].first}, Layout::kChannelsLast, kernel.layer);
   for (const Store& output : kernel.outputs) {

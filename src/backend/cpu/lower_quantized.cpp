@@ -1,4 +1,5 @@
-// Products of 8-bit integers with zero points by constants: MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
+// Products of 8-bit integers with zero points by constants: MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv
+// and QGemm.
 #include <algorithm>
 
 #include "backend/cpu/integer_product.h"
@@ -40,28 +41,32 @@ ConstantSource Lowering::centered_weights(const ops::IntegerProductForm& form, c
   };
 }
 
-std::optional<Requantization> Lowering::requantization(const Layer& l, std::int64_t channels) const {
-  constexpr int kScale = 1, kWeightsScale = 4, kOutScale = 6, kOutZero = 7, kBias = 8;
-  for (int i : {kScale, kWeightsScale, kOutScale, kOutZero, kBias}) {
+std::optional<Requantization> Lowering::requantization(const ops::IntegerProductForm& form, const Layer& l,
+                                                       std::int64_t channels) const {
+  const bool as_bytes = l.input(form.out_scale) != kNone;
+  for (int i : {form.scale, form.weights_scale, form.out_scale, form.out_zero, form.bias}) {
     const TensorId id = l.input(i);
-    if (id == kNone ? i != kBias && i != kOutZero : !spec_.is_constant(id)) return std::nullopt;
+    if (id == kNone && (i == form.scale || i == form.weights_scale)) return std::nullopt;
+    if (id != kNone && !spec_.is_constant(id)) return std::nullopt;
     const std::int64_t count = id == kNone ? 1 : spec_.value(id).size();
-    if (i == kBias ? id != kNone && count != channels : count != 1 && (i != kWeightsScale || count != channels))
+    if (i == form.bias ? id != kNone && count != channels
+                       : count != 1 && (i != form.weights_scale || count != channels))
       return std::nullopt;
   }
   const auto number = [&](int i) { return spec_.value(l.inputs[i]).data<float>()[0]; };
-  const Tensor& weights = spec_.value(l.inputs[kWeightsScale]);
+  const Tensor& weights = spec_.value(l.inputs[form.weights_scale]);
   Requantization result;
   result.type = spec_.type(l.outputs[0]);
-  for (std::int64_t c = 0; c < channels; ++c)
-    result.scales.push_back(double{number(kScale)} * weights.data<float>()[weights.size() == 1 ? 0 : c] /
-                            number(kOutScale));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float scale = form.factor * number(form.scale) * weights.data<float>()[weights.size() == 1 ? 0 : c];
+    result.scales.push_back(as_bytes ? scale / number(form.out_scale) : scale);
+  }
   result.bias.resize(static_cast<std::size_t>(channels));
-  if (const TensorId bias = l.input(kBias); bias != kNone) {
+  if (const TensorId bias = l.input(form.bias); bias != kNone) {
     const auto values = spec_.value(bias).in_memory();
     std::copy_n(values.data<std::int32_t>(), channels, result.bias.data());
   }
-  if (const TensorId id = l.input(kOutZero); id != kNone) {
+  if (const TensorId id = l.input(form.out_zero); id != kNone) {
     const Tensor zero = spec_.value(id).cast(DataType::kInt32);
     result.zero = zero.data<std::int32_t>()[0];
   }
@@ -84,32 +89,42 @@ bool Lowering::lower_integer_product(const LayerKernel& kernel) {
   const TensorId zero = l.input(form->zero), zeros = l.input(form->weights_zero);
   if (zero != kNone && known_count(zero) != 1) return false;
   if (zeros != kNone && !spec_.is_constant(zeros)) return false;
-  if (known_count(l.outputs[0]).value_or(0) == 0) return false;
+  if (known_count(l.outputs[0]).value_or(0) == 0 || form->transpose) return false;
   return form->convolution ? lower_integer_convolution(kernel, *form) : lower_integer_matrices(kernel, *form);
 }
 
 bool Lowering::lower_integer_matrices(const LayerKernel& kernel, const ops::IntegerProductForm& form) {
   const Layer& l = layer(kernel.layer);
-  const auto matrices = matrix_shape({}, shape(l.inputs[0]), shape(l.inputs[form.weights]), shape(l.outputs[0]));
+  const auto matrices = matrix_shape({.transpose_b = form.transpose_weights, .plain = !form.transpose_weights},
+                                     shape(l.inputs[0]), shape(l.inputs[form.weights]), shape(l.outputs[0]));
   if (!matrices || matrices->k == 0 || !multiplies_centered_integers(matrices->k)) return false;
   if (const auto zeros = known_count(l.input(form.weights_zero)); zeros && *zeros != 1 && *zeros != matrices->n)
     return false;
-  auto requantized = form.quantized ? requantization(l, matrices->n) : std::nullopt;
+  auto requantized = form.quantized ? requantization(form, l, matrices->n) : std::nullopt;
   if (form.quantized && !requantized) return false;
   MatMulSpec spec;
   static_cast<MatrixShape&>(spec) = *matrices;
   spec.type_a = spec_.type(l.inputs[0]);
-  spec.constant_b = centered_weights(form, l, 1, spec.key_b);
+  spec.constant_b = centered_weights(form, l, form.transpose_weights ? matrices->k : 1, spec.key_b);
+  if (form.transpose_weights) spec.key_b += "|transposed";
   if (has_symmetric_weights(form, l)) spec.type_b = DataType::kInt8;
   const std::vector<int> inputs{input_slot(kernel, 0), input_slot(kernel, form.zero)};
   const int out = define(l.outputs[0], Layout::kDense);
   const int sums = requantized ? new_slot(DataType::kInt32, shape(l.outputs[0])) : out;
   add_step(make_matmul_integer_kernel(spec, object_cache()), inputs, {sums}, kernel.layer);
-  if (requantized)
-    add_step(make_requantizing_kernel(1, *known_count(l.outputs[0]) / matrices->n, *std::move(requantized), false),
-             {sums}, {out}, kernel.layer);
+  const std::int64_t rows = *known_count(l.outputs[0]) / matrices->n;
+  if (requantized && l.input(form.out_scale) == kNone)
+    add_step(make_scaling_kernel(rows, *std::move(requantized)), {sums}, {out}, kernel.layer);
+  else if (requantized)
+    add_step(make_requantizing_kernel(rows, *std::move(requantized)), {sums}, {out}, kernel.layer);
   settle(kernel.outputs[0], kernel.layer);
   return true;
+}
+
+Layout Lowering::image_layout(TensorId id) const {
+  const Shape& s = shape(id);
+  const bool is_turned = (s.size() == 3 || s.size() == 4) && num_elements(s) != s[0] * s[1];
+  return is_turned ? Layout::kChannelsLast : Layout::kDense;
 }
 
 bool Lowering::lower_integer_convolution(const LayerKernel& kernel, const ops::IntegerProductForm& form) {
@@ -120,7 +135,7 @@ bool Lowering::lower_integer_convolution(const LayerKernel& kernel, const ops::I
   if (const auto zeros = known_count(l.input(form.weights_zero)); zeros && *zeros != 1 && *zeros != channels)
     return false;
   const ops::WindowGeometry g = ops::conv_geometry(l, in, weights);
-  auto requantized = form.quantized ? requantization(l, channels) : std::nullopt;
+  auto requantized = form.quantized ? requantization(form, l, channels) : std::nullopt;
   if ((form.quantized && !requantized) || !multiplies_centered_integers(window)) return false;
   ConvolutionSpec spec{.input = in,
                        .output = out,
@@ -133,30 +148,51 @@ bool Lowering::lower_integer_convolution(const LayerKernel& kernel, const ops::I
                        .type = DataType::kInt16};
   spec.weights = centered_weights(form, l, window, spec.key);
   const bool depthwise = g.groups == in[1] && channels == in[1];
-  auto by_bytes =
-      depthwise || !has_symmetric_weights(form, l) ? nullptr : make_byte_convolution_kernel(spec, object_cache());
+  const bool is_signed = spec_.type(l.inputs[0]) == DataType::kInt8;
+  if (depthwise && requantized)
+    if (auto step = make_depthwise_bytes_kernel(spec, *requantized, is_signed)) {
+      const std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer),
+                                    input_slot(kernel, form.zero)};
+      add_step(std::move(step), inputs, {define(l.outputs[0], image_layout(l.outputs[0]))}, kernel.layer);
+      settle(kernel.outputs[0], kernel.layer);
+      return true;
+    }
+  const bool has_bytes = !depthwise && has_symmetric_weights(form, l);
+  auto by_bytes = has_bytes ? make_byte_convolution_kernel(spec, object_cache(), requantized) : nullptr;
   auto convolution = by_bytes    ? nullptr
                      : depthwise ? make_depthwise_integer_kernel(spec)
-                                 : make_integer_convolution_kernel(spec, object_cache());
+                                 : make_integer_convolution_kernel(spec, object_cache(), requantized);
   if (by_bytes == nullptr && convolution == nullptr) return false;
-  const std::int64_t positions = num_elements(out) / out[0] / channels;
-  const std::vector<int> inputs{input_slot(kernel, 0), input_slot(kernel, form.zero)};
-  const Shape turned{in[0], num_elements(in) / in[0] / in[1], in[1]};
-  const int image = new_slot(by_bytes ? DataType::kUInt8 : DataType::kInt16, turned);
-  const int sums = new_slot(DataType::kInt32, Shape{out[0], positions, channels});
-  if (by_bytes) {
-    const int zero = new_slot(DataType::kUInt8, Shape{1});
-    add_step(make_unsigned_kernel(in), inputs, {image, zero}, kernel.layer);
-    add_step(std::move(by_bytes), {image, zero}, {sums}, kernel.layer);
+  std::vector<int> inputs = read_image(kernel, form.zero, by_bytes != nullptr);
+  if (requantized) {
+    add_step(std::move(by_bytes ? by_bytes : convolution), std::move(inputs),
+             {define(l.outputs[0], image_layout(l.outputs[0]))}, kernel.layer);
   } else {
-    add_step(make_centering_kernel(in), inputs, {image}, kernel.layer);
-    add_step(std::move(convolution), {image}, {sums}, kernel.layer);
+    const std::int64_t positions = num_elements(out) / out[0] / channels;
+    const int sums = new_slot(DataType::kInt32, Shape{out[0], positions, channels});
+    add_step(std::move(by_bytes ? by_bytes : convolution), std::move(inputs), {sums}, kernel.layer);
+    add_step(make_channels_first_kernel(out[0], positions, channels), {sums}, {define(l.outputs[0], Layout::kDense)},
+             kernel.layer);
   }
-  add_step(requantized ? make_requantizing_kernel(out[0], positions, *std::move(requantized), true)
-                       : make_channels_first_kernel(out[0], positions, channels),
-           {sums}, {define(l.outputs[0], Layout::kDense)}, kernel.layer);
   settle(kernel.outputs[0], kernel.layer);
   return true;
+}
+
+std::vector<int> Lowering::read_image(const LayerKernel& kernel, int zero_input, bool as_bytes) {
+  const Layer& l = layer(kernel.layer);
+  const Shape& in = shape(l.inputs[0]);
+  const Layout from = location(l.inputs[0]).layout;
+  const std::vector<int> inputs{read(kernel.operands[0], from, kernel.layer), input_slot(kernel, zero_input)};
+  if (as_bytes && from == Layout::kChannelsLast && spec_.type(l.inputs[0]) == DataType::kUInt8) return inputs;
+  const Shape turned{in[0], num_elements(in) / in[0] / in[1], in[1]};
+  const int image = new_slot(as_bytes ? DataType::kUInt8 : DataType::kInt16, turned);
+  if (!as_bytes) {
+    add_step(make_centering_kernel(in, from), inputs, {image}, kernel.layer);
+    return {image};
+  }
+  const int zero = new_slot(DataType::kUInt8, Shape{1});
+  add_step(make_unsigned_kernel(in, from), inputs, {image, zero}, kernel.layer);
+  return {image, zero};
 }
 
 int Lowering::input_slot(const LayerKernel& kernel, int input) {

@@ -142,7 +142,11 @@ Tensor Lowering::constant(const Operand& operand, Layout layout) {
                         Tensor result(value.type(), value.shape());
                         const Tensor* in = &value;
                         Tensor* out = &result;
-                        make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
+                        const bool bytes = size_of(value.type()) == 1;
+                        (bytes ? make_byte_reorder_kernel(value.shape(), layout)
+                               : make_reorder_kernel(value.shape(), layout, first))
+                            ->run({&in, 1}, {&out, 1});
+                        if (bytes) return result;
                         round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
                         return result;
                       });
@@ -176,9 +180,12 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   if (layout == from.layout && rounding == Rounding::kNone) return from.slot;
   const auto rounded = std::make_tuple(id, layout, operand.first, rounding, operand.exact);
   if (const auto found = variants_.find(rounded); found != variants_.end()) return found->second;
-  const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
+  const DataType type = made_.slots[from.slot].type;
+  const int slot = new_slot(type, spec_.shape(id));
   made_.slots[slot].dynamic = slot_of(id).dynamic;
-  add_step(layout == from.layout ? make_rounding_kernel(rounding) : make_reorder_kernel(shape(id), layout, rounding),
+  add_step(layout == from.layout ? make_rounding_kernel(rounding)
+           : size_of(type) == 1  ? make_byte_reorder_kernel(shape(id), layout)
+                                 : make_reorder_kernel(shape(id), layout, rounding),
            {from.slot}, {slot}, reader);
   return variants_[key] = variants_[rounded] = slot;
 }

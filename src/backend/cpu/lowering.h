@@ -14,6 +14,7 @@
 #include "backend/cpu/quantized_layers.h"
 #include "backend/prepared_constants.h"
 #include "ops/forms.h"
+#include "ops/quantization/byte_loops.h"
 
 namespace ulpscope::cpu {
 
@@ -98,11 +99,12 @@ class Lowering {
   /// The float tensor that the DequantizeLinear `dequantize` gets through a QuantizeLinear of its own scale and type;
   /// kNone: there is none.
   TensorId quantized_source(LayerId dequantize) const;
-  /// `instead`: the rounding of the results, if it is not their own.
-  void run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead = Rounding::kNone);
+  /// `instead`: the rounding of the results, if it is not their own. `layout`: of the results.
+  void run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead = Rounding::kNone,
+                     Layout layout = Layout::kDense);
 
   // lower_quantized.cpp
-  /// MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv by constants.
+  /// MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv and QGemm by constants.
   bool lower_integer_product(const LayerKernel& kernel);
   bool lower_integer_matrices(const LayerKernel& kernel, const ops::IntegerProductForm& form);
   bool lower_integer_convolution(const LayerKernel& kernel, const ops::IntegerProductForm& form);
@@ -113,10 +115,35 @@ class Lowering {
                                   std::string& key) const;
   /// Less their zero points, int8 holds them.
   bool has_symmetric_weights(const ops::IntegerProductForm& form, const Layer& l) const;
-  /// Of QLinearMatMul and QLinearConv, where it is the same in every row.
-  std::optional<Requantization> requantization(const Layer& l, std::int64_t channels) const;
+  /// Of what is quantized, where it is the same in every row.
+  std::optional<Requantization> requantization(const ops::IntegerProductForm& form, const Layer& l,
+                                               std::int64_t channels) const;
+  /// Where the channels of an image are put: last, if there is more than one position.
+  Layout image_layout(TensorId id) const;
+  /// What a convolution of integers takes: input 0 channels last as int16 less its zero point, or as uint8, and the
+  /// zero point.
+  std::vector<int> read_image(const LayerKernel& kernel, int zero_input, bool as_bytes);
   /// As it lies; -1: there is none.
   int input_slot(const LayerKernel& kernel, int input);
+
+  // lower_bytes.cpp
+  /// Layers of bytes between such products, in the layout that these leave.
+  bool lower_byte_layer(const LayerKernel& kernel);
+  bool lower_byte_arithmetic(const LayerKernel& kernel, bool multiplies);
+  bool lower_byte_function(const LayerKernel& kernel, ops::ByteLayer form);
+  bool lower_byte_means(const LayerKernel& kernel, bool of_all);
+  bool lower_byte_concat(const LayerKernel& kernel);
+  /// MaxPool of bytes.
+  bool lower_byte_maximum(const LayerKernel& kernel);
+  /// QuantizeLinear and DequantizeLinear by one scale, in the layout of their input.
+  bool lower_one_scale(const LayerKernel& kernel);
+  /// The scale in input `i` of a layer, and its zero point behind it; nothing where they are computed.
+  std::optional<ops::ByteScale> byte_scale(const Layer& l, int i) const;
+  ops::ByteSign byte_sign(TensorId id) const {
+    return spec_.type(id) == DataType::kInt8 ? ops::ByteSign::kSigned : ops::ByteSign::kUnsigned;
+  }
+  /// The layout in which images among these inputs lie: channels last where one of them does.
+  Layout shared_layout(const Layer& l, std::span<const int> inputs) const;
 
   // lower_recurrent.cpp
   /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.

@@ -5,7 +5,9 @@
 
 #include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/program_kernels.h"
+#include "backend/cpu/quantized_layers.h"
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -17,9 +19,11 @@ Pair pair_of(const std::vector<std::int64_t>& values, std::int64_t absent) {
   return values.size() < 2 ? Pair{absent, values.empty() ? absent : values[0]} : Pair{values[0], values[1]};
 }
 
+/// larger(out, out, source, count): the maxima of two.
+template <typename T, typename Larger>
 class MaxPoolKernel final : public Kernel {
  public:
-  explicit MaxPoolKernel(const PoolSpec& spec)
+  MaxPoolKernel(const PoolSpec& spec, T least, Larger larger)
       : batch_(spec.input[0]),
         channels_(spec.input[1]),
         in_(pair_of({spec.input.begin() + 2, spec.input.end()}, 1)),
@@ -28,12 +32,13 @@ class MaxPoolKernel final : public Kernel {
         strides_(pair_of(spec.strides, 1)),
         dilations_(pair_of(spec.dilations, 1)),
         pads_(pair_of(spec.pads_begin, 0)),
-        larger_(program_kernels().binary(Instruction::kMax)) {}
+        least_(least),
+        larger_(larger) {}
 
   std::string name() const override { return "maxima of windows"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const float* in = inputs[0]->data<float>();
-    float* out = outputs[0]->data<float>();
+    const T* in = inputs[0]->data<T>();
+    T* out = outputs[0]->data<T>();
     const std::int64_t row = out_[1] * channels_;
     const std::int64_t grain =
         std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * kernel_[0] * kernel_[1]));
@@ -44,7 +49,7 @@ class MaxPoolKernel final : public Kernel {
   }
 
  private:
-  void pool(const float* image, std::int64_t y, std::int64_t x, float* out) const {
+  void pool(const T* image, std::int64_t y, std::int64_t x, T* out) const {
     bool first = true;
     for (std::int64_t ky = 0; ky < kernel_[0]; ++ky) {
       const std::int64_t iy = y * strides_[0] - pads_[0] + ky * dilations_[0];
@@ -52,24 +57,42 @@ class MaxPoolKernel final : public Kernel {
       for (std::int64_t kx = 0; kx < kernel_[1]; ++kx) {
         const std::int64_t ix = x * strides_[1] - pads_[1] + kx * dilations_[1];
         if (ix < 0 || ix >= in_[1]) continue;
-        const float* source = image + (iy * in_[1] + ix) * channels_;
+        const T* source = image + (iy * in_[1] + ix) * channels_;
         if (first)
-          std::memcpy(out, source, static_cast<std::size_t>(channels_) * sizeof(float));
+          std::memcpy(out, source, static_cast<std::size_t>(channels_) * sizeof(T));
         else
           larger_(out, out, source, channels_);
         first = false;
       }
     }
-    if (first) std::fill(out, out + channels_, -std::numeric_limits<float>::infinity());
+    if (first) std::fill(out, out + channels_, least_);
   }
 
   const std::int64_t batch_, channels_;
   const Pair in_, out_, kernel_, strides_, dilations_, pads_;
-  const ProgramKernels::Binary larger_;
+  const T least_;
+  const Larger larger_;
 };
+
+template <typename T>
+ULPSCOPE_VECTOR_CLONES void larger_bytes(T* out, const T* a, const T* b, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = std::max(a[i], b[i]);
+}
+
+template <typename T>
+std::unique_ptr<Kernel> byte_max_pool(const PoolSpec& spec) {
+  return std::make_unique<MaxPoolKernel<T, decltype(&larger_bytes<T>)>>(spec, std::numeric_limits<T>::min(),
+                                                                        larger_bytes<T>);
+}
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec) { return std::make_unique<MaxPoolKernel>(spec); }
+std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec) {
+  return std::make_unique<MaxPoolKernel<float, ProgramKernels::Binary>>(spec, -std::numeric_limits<float>::infinity(),
+                                                                        program_kernels().binary(Instruction::kMax));
+}
+std::unique_ptr<Kernel> make_byte_max_pool_kernel(const PoolSpec& spec, bool is_signed) {
+  return is_signed ? byte_max_pool<std::int8_t>(spec) : byte_max_pool<std::uint8_t>(spec);
+}
 
 }  // namespace ulpscope::cpu

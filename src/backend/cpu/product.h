@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,17 @@ std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectC
 /// The same for all but long sums.
 std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
+/// How sums become bytes: round((sum + bias) * scale) + zero, saturated; ties to even, and NaN counts as 0.
+struct Requantization {
+  DataType type = DataType::kUndefined;  ///< int8 or uint8.
+  std::vector<float> scales;             ///< One per channel.
+  std::vector<std::int32_t> bias;        ///< One per channel; sums wrap around.
+  std::int32_t zero = 0;
+
+  float low() const { return static_cast<float>((type == DataType::kInt8 ? -128 : 0) - zero); }
+  float high() const { return static_cast<float>((type == DataType::kInt8 ? 127 : 255) - zero); }
+};
+
 struct ConvolutionSpec {
   Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
@@ -96,13 +108,15 @@ std::unique_ptr<Kernel> make_patch_convolution_kernel(const ConvolutionSpec& spe
 /// read is widened to 16 bits side by side, and multiplied by the weights (IntegerPart). Nothing for groups and
 /// transposed ones, and where multiplies_integers() of the products in a sum is false.
 /// Of the type int16, both the input and the weights are bytes less their zero points, in any groups, and the results
-/// are the sums as int32.
-std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+/// are the sums as int32, or bytes that `bytes` makes of them.
+std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache,
+                                                        std::optional<Requantization> bytes = std::nullopt);
 
 /// The same by dot products of bytes. Inputs of the kernel: uint8 [n, spatial..., c], and its zero point, which is
 /// there outside of the image. The weights are int16 that int8 holds, less their zero points. Nothing on other
 /// processors.
-std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache,
+                                                     std::optional<Requantization> bytes = std::nullopt);
 
 /// As make_matmul_kernel(), with weights that stay in the narrow type that their file has. Columns of the weights are
 /// widened, block by block, into memory of the thread that multiplies them: no float32 copy

@@ -45,6 +45,19 @@ struct IntegerPart {
   const std::int32_t* start;  ///< Of bytes: what the sums begin from, by column, for whole panels.
 };
 
+/// Sums that become bytes: round((sum + bias) * scale) + zero, saturated; ties to even, NaN counts as 0.
+struct RequantizedRows {
+  const std::int32_t* sums;
+  std::int64_t sums_stride;  ///< From row to row.
+  const std::int32_t* bias;  ///< By column, as the scales.
+  const float* scales;
+  float low, high;  ///< Of the bytes, less `zero`.
+  std::int32_t zero;
+  std::uint8_t* out;
+  std::int64_t out_stride;
+  std::int64_t rows, columns;
+};
+
 struct ProductKernels {
   static constexpr std::int64_t kSpan = 256;
 
@@ -59,6 +72,31 @@ struct ProductKernels {
   void (*multiply_integers)(const IntegerPart& part);
   /// Whether this processor multiplies IntegerPart::bytes.
   bool (*has_byte_products)();
+  void (*requantize)(const RequantizedRows& rows);
+};
+
+/// One output of a depthwise convolution of bytes, as bytes again. Places of the window are in fours, and channels in
+/// blocks of as many as a vector has bytes, the last one of which has the last channels, some of them for the second
+/// time, where there are enough for a block. What belongs to a block is in the order of DepthwiseBytesKernels::channel.
+struct DepthwiseBytesRun {
+  const std::uint8_t* const* places;  ///< What the window's places hold, for all channels; 4 * fours.
+  std::int64_t fours, channels;
+  std::uint8_t flip;          ///< Of each byte, to be unsigned.
+  const std::int16_t* words;  ///< Weights, without `bytes`; places that fill up the fours have 0. [block, four, part,
+                              ///< 2: places 0 and 2, or 1 and 3; channel, 2 places]
+  const std::int8_t* bytes;   ///< The same, if not null, for dot products of bytes: [block, four, part, channel, 4].
+  const std::int32_t* start;  ///< What sums begin from.
+  const float* scales;        ///< As RequantizedRows has them.
+  float low, high;
+  std::int32_t zero;
+  std::uint8_t* out;
+};
+
+struct DepthwiseBytesKernels {
+  std::int64_t block;  ///< Channels.
+  /// The channel of a block that is at this place of `start` and `scales`: parts of as many lanes as a vector has.
+  std::int64_t (*channel)(std::int64_t place);
+  void (*run)(const DepthwiseBytesRun& run);
 };
 
 /// Of depthwise convolutions: outputs side by side in a row, all of whose windows have the same places inside of the
@@ -126,6 +164,7 @@ struct ProgramKernels {
   /// Adds to each of `width` sums its column of `rows` rows, from the first to the last.
   void (*add_rows)(float* sums, const float* in, std::int64_t stride, std::int64_t rows, std::int64_t width);
   DepthwiseFunction depthwise;
+  DepthwiseBytesKernels depthwise_bytes;  ///< run: null where there are no ProductKernels::multiply_integers.
   BlockKernels block;
   RecurrentKernels recurrent;
   ProductKernels product;

@@ -1,12 +1,17 @@
 #include "backend/cpu/quantized_layers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
+#include "core/division.h"
 #include "core/parallel.h"
 #include "core/vector_clones.h"
+#include "ops/window.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -37,9 +42,20 @@ inline void turn_square(const std::uint8_t* in, Index stride, std::uint8_t* out,
   for (int i = 0; i < 16; ++i) std::memcpy(out + i * out_stride, &rows[i], sizeof(Bytes));
 }
 
+/// Images of three channels.
+template <typename T>
+ULPSCOPE_VECTOR_CLONES void interleave_three(const T* in, Index stride, Index columns, T* out) {
+  for (Index i = 0; i < columns; ++i) {
+    out[3 * i] = in[i];
+    out[3 * i + 1] = in[stride + i];
+    out[3 * i + 2] = in[2 * stride + i];
+  }
+}
+
 /// [rows, columns] to [columns, rows], a square at a time.
 template <typename T>
 void turn(const T* in, Index stride, Index rows, Index columns, T* out, Index out_stride) {
+  if (rows == 3 && out_stride == 3) return interleave_three(in, stride, columns, out);
   constexpr Index kSquare = 16;
   for (Index r = 0; r < rows; r += kSquare)
     for (Index c = 0; c < columns; c += kSquare) {
@@ -61,13 +77,19 @@ ULPSCOPE_VECTOR_CLONES void flip_bits(const std::uint8_t* in, Index count, std::
 /// To [n, spatial..., c], element by element from what `change` makes of parts of channels.
 class Turning : public Kernel {
  public:
-  explicit Turning(const Shape& shape)
-      : images_(shape[0]), channels_(shape[1]), positions_(num_elements(shape) / (shape[0] * shape[1])) {}
+  Turning(const Shape& shape, Layout from)
+      : images_(shape[0]),
+        channels_(shape[1]),
+        positions_(num_elements(shape) / (shape[0] * shape[1])),
+        is_turned_(from == Layout::kChannelsLast) {}
 
  protected:
   /// change(elements, how many, to).
   template <typename T, typename To, typename Change>
   void turn_images(const T* in, To* out, const Change& change) const {
+    if (is_turned_)
+      return parallel_for(images_ * channels_ * positions_, Index{1} << 15,
+                          [&](Index begin, Index end) { change(in + begin, end - begin, out + begin); });
     const Index blocks = (positions_ + kBlock - 1) / kBlock;
     parallel_for(images_ * blocks, items_per_task(images_ * blocks, kBlock * channels_), [&](Index begin, Index end) {
       thread_local ThreadMemory memory;
@@ -83,6 +105,7 @@ class Turning : public Kernel {
 
  private:
   const Index images_, channels_, positions_;
+  const bool is_turned_;
 };
 
 class Centering final : public Turning {
@@ -177,57 +200,155 @@ class DepthwiseIntegers final : public Kernel {
   std::vector<std::int16_t> weights_;  ///< [window..., channels].
 };
 
-/// `low` and `high` are without the zero point.
-ULPSCOPE_VECTOR_CLONES void requantize(const std::int32_t* sums, const std::int32_t* bias, const double* scales,
-                                       Index count, double low, double high, std::int32_t zero, std::uint8_t* out) {
-  constexpr double kRound = 0x1.8p52;  // What is added to it loses its fraction, ties to even.
-  for (Index i = 0; i < count; ++i) {
-    const auto sum =
-        static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) + static_cast<std::uint32_t>(bias[i]));
-    double value = sum * scales[i];
-    value = value == value ? value : 0;
-    value = value > low ? value : low;
-    value = value < high ? value : high;
-    out[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(value + kRound - kRound) + zero);
+/// The vectors of program_kernels().depthwise_bytes, for a window of places by channels.
+class DepthwiseBytes final : public Kernel {
+ public:
+  DepthwiseBytes(const ConvolutionSpec& spec, Requantization form, bool is_signed)
+      : images_(spec.input[0]),
+        channels_(spec.input[1]),
+        input_(pair_of(std::span(spec.input).subspan(2), 1)),
+        output_(pair_of(std::span(spec.output).subspan(2), 1)),
+        window_(pair_of(std::span(spec.kernel).subspan(2), 1)),
+        strides_(pair_of(spec.strides, 1)),
+        dilations_(pair_of(spec.dilations, 1)),
+        pads_(pair_of(spec.pads_begin, 0)),
+        fours_((window_[0] * window_[1] + 3) / 4),
+        flip_(is_signed ? 0x80 : 0),
+        form_(std::move(form)),
+        kernels_(kernels_for(spec.input[1])) {
+    const DepthwiseBytesKernels& kernels = kernels_.depthwise_bytes;
+    const Tensor given = spec.weights();
+    const auto* weights = given.data<std::int16_t>();
+    const bool by_bytes = kernels_.product.has_byte_products() &&
+                          std::all_of(weights, weights + given.size(), [](int w) { return w == std::int8_t(w); });
+    const Index padded = round_up(channels_, kernels.block), lanes = kernels.block / 4,
+                places = window_[0] * window_[1];
+    scales_.resize(static_cast<std::size_t>(padded));
+    bias_.resize(scales_.size());
+    sums_.resize(scales_.size());
+    (by_bytes ? bytes_.resize(static_cast<std::size_t>(padded * 4 * fours_))
+              : words_.resize(static_cast<std::size_t>(padded * 4 * fours_)));
+    for (Index i = 0; i < padded; ++i) {
+      const Index block = i / kernels.block, part = i % kernels.block / lanes, lane = i % lanes;
+      const Index first = std::min(block * kernels.block, std::max<Index>(0, channels_ - kernels.block));
+      const Index c = first + kernels.channel(i % kernels.block);
+      if (c >= channels_) continue;
+      scales_[i] = form_.scales[c];
+      bias_[i] = form_.bias[c];
+      for (Index p = 0; p < places; ++p) {
+        const std::int16_t weight = weights[c * places + p];
+        const Index four = (block * fours_ + p / 4) * 4 + part, place = p % 4;
+        if (by_bytes)
+          bytes_[(four * lanes + lane) * 4 + place] = static_cast<std::int8_t>(weight);
+        else
+          words_[(four * 2 + place % 2) * lanes * 2 + lane * 2 + place / 2] = weight;
+        sums_[i] += weight;
+      }
+    }
   }
-}
+
+  std::string name() const override { return fmt::format("depthwise convolution of bytes, {}", kernels_.name); }
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const auto* in = static_cast<const std::uint8_t*>(inputs[0]->raw());
+    auto* const out = static_cast<std::uint8_t*>(outputs[0]->raw());
+    const auto raw_zero =
+        inputs[1] == nullptr ? std::uint8_t{0} : static_cast<const std::uint8_t*>(inputs[1]->raw())[0];
+    const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(channels_), raw_zero);
+    std::vector<std::int32_t> start(sums_.size());
+    for (std::size_t i = 0; i < start.size(); ++i)
+      start[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(bias_[i]) -
+                                           static_cast<std::uint32_t>(sums_[i] * (raw_zero ^ flip_)));
+    const Index rows = images_ * output_[0], each = output_[1] * channels_ * window_[0] * window_[1];
+    parallel_for(rows, items_per_task(rows, each), [&](Index begin, Index end) {
+      DepthwiseBytesRun run{};
+      run.fours = fours_;
+      run.channels = channels_;
+      run.flip = flip_;
+      run.words = words_.data();
+      run.bytes = bytes_.empty() ? nullptr : bytes_.data();
+      run.start = start.data();
+      run.scales = scales_.data();
+      run.low = form_.low();
+      run.high = form_.high();
+      run.zero = form_.zero;
+      for (Index row = begin; row < end; ++row)
+        run_row(in + row / output_[0] * input_[0] * input_[1] * channels_, row % output_[0], zeros.data(), run,
+                out + row * output_[1] * channels_);
+    });
+  }
+
+ private:
+  /// Without masks, channels that do not fill a vector are copied one by one.
+  static const ProgramKernels& kernels_for(Index channels) {
+    const ProgramKernels& kernels = program_kernels();
+    return kernels.depthwise_bytes.block == 32 && channels < 32 ? program_kernels_baseline() : kernels;
+  }
+
+  void run_row(const std::uint8_t* image, Index y, const std::uint8_t* zeros, DepthwiseBytesRun run,
+               std::uint8_t* out) const {
+    thread_local std::vector<const std::uint8_t*> places;
+    thread_local std::vector<Index> steps;
+    places.assign(static_cast<std::size_t>(fours_ * 4), zeros);
+    steps.assign(places.size(), 0);
+    run.places = places.data();
+    // Between these, windows have all of their columns inside.
+    const ops::OutputRange first = ops::valid_outputs(output_[1], input_[1], strides_[1], -pads_[1]);
+    const ops::OutputRange last =
+        ops::valid_outputs(output_[1], input_[1], strides_[1], (window_[1] - 1) * dilations_[1] - pads_[1]);
+    const Index begin = std::max(first.begin, last.begin), end = std::min(first.end, last.end);
+    const Index top = y * strides_[0] - pads_[0];
+    for (Index x = 0; x < output_[1]; ++x) {
+      if (x > begin && x < end) {
+        for (std::size_t at = 0; at < places.size(); ++at) places[at] += steps[at];
+      } else {
+        for (Index i = 0, at = 0; i < window_[0]; ++i) {
+          const Index in_y = top + i * dilations_[0];
+          const bool row_is_inside = in_y >= 0 && in_y < input_[0];
+          for (Index j = 0; j < window_[1]; ++j, ++at) {
+            const Index in_x = x * strides_[1] - pads_[1] + j * dilations_[1];
+            const bool is_inside = row_is_inside && in_x >= 0 && in_x < input_[1];
+            places[static_cast<std::size_t>(at)] = is_inside ? image + (in_y * input_[1] + in_x) * channels_ : zeros;
+            steps[static_cast<std::size_t>(at)] = row_is_inside ? strides_[1] * channels_ : 0;
+          }
+        }
+      }
+      run.out = out + x * channels_;
+      kernels_.depthwise_bytes.run(run);
+    }
+  }
+
+  const Index images_, channels_;
+  const Pair input_, output_, window_, strides_, dilations_, pads_;
+  const Index fours_;
+  const std::uint8_t flip_;
+  const Requantization form_;
+  const ProgramKernels& kernels_;
+  std::vector<std::int8_t> bytes_;  ///< As DepthwiseBytesRun has them, and the following.
+  std::vector<std::int16_t> words_;
+  std::vector<float> scales_;
+  std::vector<std::int32_t> bias_, sums_;  ///< `sums_`: of the weights of a channel.
+};
 
 class Requantizing final : public Kernel {
  public:
-  Requantizing(Index outer, Index inner, Requantization form, bool channels_first)
-      : outer_(outer),
-        inner_(inner),
-        channels_(static_cast<Index>(form.scales.size())),
-        form_(std::move(form)),
-        channels_first_(channels_first) {}
+  Requantizing(Index rows, Requantization form)
+      : rows_(rows), channels_(static_cast<Index>(form.scales.size())), form_(std::move(form)) {}
 
   std::string name() const override { return "sums to bytes"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto* in = inputs[0]->data<std::int32_t>();
     auto* const out = static_cast<std::uint8_t*>(outputs[0]->raw());
-    const bool is_signed = form_.type == DataType::kInt8;
-    const double low = (is_signed ? -128 : 0) - form_.zero, high = (is_signed ? 127 : 255) - form_.zero;
-    const auto row = [&](Index at, std::uint8_t* to) {
-      requantize(in + at * channels_, form_.bias.data(), form_.scales.data(), channels_, low, high, form_.zero, to);
-    };
-    const Index blocks = (inner_ + kBlock - 1) / kBlock;
-    parallel_for(outer_ * blocks, items_per_task(outer_ * blocks, kBlock * channels_), [&](Index begin, Index end) {
-      thread_local ThreadMemory memory;
-      auto* const rows = reinterpret_cast<std::uint8_t*>(
-          channels_first_ ? memory.get(static_cast<std::size_t>(channels_ * kBlock)) : nullptr);
-      for (Index i = begin; i < end; ++i) {
-        const Index first = i % blocks * kBlock, count = std::min(kBlock, inner_ - first), image = i / blocks * inner_;
-        for (Index p = 0; p < count; ++p)
-          row(image + first + p, channels_first_ ? rows + p * channels_ : out + (image + first + p) * channels_);
-        if (channels_first_) turn(rows, channels_, count, channels_, out + image * channels_ + first, inner_);
-      }
+    parallel_for(rows_, items_per_task(rows_, channels_), [&](Index begin, Index end) {
+      program_kernels().product.requantize({in + begin * channels_, channels_, form_.bias.data(), form_.scales.data(),
+                                            form_.low(), form_.high(), form_.zero, out + begin * channels_, channels_,
+                                            end - begin, channels_});
     });
   }
 
  private:
-  const Index outer_, inner_, channels_;
+  const Index rows_, channels_;
   const Requantization form_;
-  const bool channels_first_;
 };
 
 class ChannelsFirst final : public Kernel {
@@ -254,15 +375,53 @@ class ChannelsFirst final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_centering_kernel(const Shape& shape) { return std::make_unique<Centering>(shape); }
-std::unique_ptr<Kernel> make_unsigned_kernel(const Shape& shape) { return std::make_unique<Unsigned>(shape); }
+std::unique_ptr<Kernel> make_byte_reorder_kernel(const Shape& shape, Layout to) {
+  const Index positions = num_elements(shape) / (shape[0] * shape[1]);
+  const bool to_last = to == Layout::kChannelsLast;
+  const Index images = shape[0], rows = to_last ? shape[1] : positions, columns = to_last ? positions : shape[1];
+  return make_kernel("reorder of bytes", [=](Kernel::Inputs inputs, Kernel::Outputs outputs) {
+    const auto* in = static_cast<const std::uint8_t*>(inputs[0]->raw());
+    auto* const out = static_cast<std::uint8_t*>(outputs[0]->raw());
+    const Index blocks = (columns + kBlock - 1) / kBlock;
+    parallel_each(images * blocks, items_per_task(images * blocks, kBlock * rows), [&](Index i) {
+      const Index first = i % blocks * kBlock, image = i / blocks * rows * columns;
+      turn(in + image + first, columns, rows, std::min(kBlock, columns - first), out + image + first * rows, rows);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_centering_kernel(const Shape& shape, Layout from) {
+  return std::make_unique<Centering>(shape, from);
+}
+std::unique_ptr<Kernel> make_unsigned_kernel(const Shape& shape, Layout from) {
+  return std::make_unique<Unsigned>(shape, from);
+}
 
 std::unique_ptr<Kernel> make_depthwise_integer_kernel(const ConvolutionSpec& spec) {
   return std::make_unique<DepthwiseIntegers>(spec);
 }
 
-std::unique_ptr<Kernel> make_requantizing_kernel(Index outer, Index inner, Requantization form, bool channels_first) {
-  return std::make_unique<Requantizing>(outer, inner, std::move(form), channels_first);
+std::unique_ptr<Kernel> make_depthwise_bytes_kernel(const ConvolutionSpec& spec, Requantization form, bool is_signed) {
+  if (program_kernels().depthwise_bytes.run == nullptr) return nullptr;
+  return std::make_unique<DepthwiseBytes>(spec, std::move(form), is_signed);
+}
+
+std::unique_ptr<Kernel> make_requantizing_kernel(Index rows, Requantization form) {
+  return std::make_unique<Requantizing>(rows, std::move(form));
+}
+
+std::unique_ptr<Kernel> make_scaling_kernel(Index rows, Requantization form) {
+  const auto channels = static_cast<Index>(form.scales.size());
+  return make_kernel("sums to real numbers", [=, form = std::move(form)](Kernel::Inputs inputs,
+                                                                         Kernel::Outputs outputs) {
+    const auto* in = inputs[0]->data<std::int32_t>();
+    auto* const out = outputs[0]->data<float>();
+    parallel_each(rows, items_per_task(rows, channels), [&](Index row) {
+      for (Index i = row * channels, c = 0; c < channels; ++i, ++c)
+        out[i] = form.scales[c] * static_cast<float>(static_cast<std::int32_t>(
+                                      static_cast<std::uint32_t>(in[i]) + static_cast<std::uint32_t>(form.bias[c])));
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_channels_first_kernel(Index outer, Index inner, Index channels) {

@@ -1,36 +1,40 @@
-// What is in front of products of 8-bit integers with zero points, and behind them: ConvInteger, QLinearConv and
-// QLinearMatMul.
+// What is in front of products of 8-bit integers with zero points, and behind them: ConvInteger, QLinearConv,
+// QLinearMatMul and QGemm.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/product.h"
 
 namespace ulpscope::cpu {
 
-/// Inputs of the kernel: bytes [n, c, spatial...], and their zero point (one element; null: 0). Output: int16
-/// [n, spatial..., c] without the zero point.
-std::unique_ptr<Kernel> make_centering_kernel(const Shape& shape);
+/// Bytes in the other layout, where they come from; rank 3 or 4.
+std::unique_ptr<Kernel> make_byte_reorder_kernel(const Shape& shape, Layout to);
+/// Inputs of the kernel: bytes [n, c, spatial...] in this layout, and their zero point (one element; null: 0). Output:
+/// int16 [n, spatial..., c] without the zero point.
+std::unique_ptr<Kernel> make_centering_kernel(const Shape& shape, Layout from);
 /// The same inputs. Outputs: uint8 [n, spatial..., c], int8 plus 128, and the zero point likewise.
-std::unique_ptr<Kernel> make_unsigned_kernel(const Shape& shape);
+std::unique_ptr<Kernel> make_unsigned_kernel(const Shape& shape, Layout from);
 
 /// A convolution of int16 as make_integer_convolution_kernel() has it, of as many groups as there are channels of the
 /// input, each of one output: depthwise. REQUIRES: that the sums are less than 2^31.
 std::unique_ptr<Kernel> make_depthwise_integer_kernel(const ConvolutionSpec& spec);
 
-/// How sums become bytes: round(sum * scale) + zero, saturated; ties to even, and NaN counts as 0.
-struct Requantization {
-  DataType type = DataType::kUndefined;  ///< int8 or uint8.
-  std::vector<double> scales;            ///< One per channel.
-  std::vector<std::int32_t> bias;        ///< One per channel; added to the sums, which wrap around.
-  std::int32_t zero = 0;
-};
+/// A depthwise convolution of bytes. Inputs of the kernel: x, int8 or uint8, channels last, and its zero point (one
+/// element; null: 0), which is there outside of the image. spec.weights as above. Output: bytes, channels last. Nothing
+/// where there are no products of integers.
+std::unique_ptr<Kernel> make_depthwise_bytes_kernel(const ConvolutionSpec& spec, Requantization form, bool is_signed);
 
-/// Input of the kernel: int32 [outer, inner, channels]. Output: bytes, with `channels_first` [outer, channels, inner].
-std::unique_ptr<Kernel> make_requantizing_kernel(std::int64_t outer, std::int64_t inner, Requantization form,
-                                                 bool channels_first);
+/// Input of the kernel: int32 [rows, channels]. Output: bytes.
+std::unique_ptr<Kernel> make_requantizing_kernel(std::int64_t rows, Requantization form);
+/// The same, but for what makes bytes of them. Output: float32.
+std::unique_ptr<Kernel> make_scaling_kernel(std::int64_t rows, Requantization form);
 /// Input of the kernel: int32 [outer, inner, channels]. Output: int32 [outer, channels, inner].
 std::unique_ptr<Kernel> make_channels_first_kernel(std::int64_t outer, std::int64_t inner, std::int64_t channels);
+
+/// Maxima of bytes, channels last.
+std::unique_ptr<Kernel> make_byte_max_pool_kernel(const PoolSpec& spec, bool is_signed);
 
 }  // namespace ulpscope::cpu

@@ -129,9 +129,31 @@ void infer_dequantize_linear(InferContext& ctx) {
   ctx.set_shape(0, ctx.shape(0));
 }
 
+template <typename T>
+ULPSCOPE_VECTOR_CLONES void bytes_to_reals(const T* in, float* out, std::int64_t count, std::int32_t zero,
+                                           float scale) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(in[i] - zero) * scale;
+}
+
+/// By one scale and zero point.
+void run_dequantize_bytes(KernelContext& ctx, float scale, std::int32_t zero) {
+  const Tensor& x = ctx.input(0);
+  float* out = ctx.output(0).data<float>();
+  with_type(QuantizedTypes{}, ctx, x.type(), [&]<typename T>(T) {
+    const T* in = x.data<T>();
+    parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      bytes_to_reals(in + begin, out + begin, end - begin, zero, scale);
+    });
+  });
+}
+
 void run_dequantize_linear(KernelContext& ctx) {
   const Tensor &x = ctx.input(0), &scales = ctx.input(1);
   require_count(ctx, 2, scales.size());
+  const bool is_of_bytes = x.type() == DataType::kInt8 || x.type() == DataType::kUInt8;
+  if (is_of_bytes && scales.size() == 1 && scales.type() == DataType::kFloat32 &&
+      (!ctx.has_input(2) || ctx.input(2).type() == x.type()))
+    return run_dequantize_bytes(ctx, scales.data<float>()[0], zero_points(ctx, 2)[0]);
   const DequantizedElements values(x, scale_layout(ctx, x.shape(), scales.shape()), scales,
                                    ctx.has_input(2) ? ctx.input(2) : Tensor());
   float* out = ctx.output(0).data<float>();
