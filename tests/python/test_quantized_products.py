@@ -1,5 +1,7 @@
 """Products of 8-bit integers with zero points by constants: the bits of NumPy's sums, for each number of threads."""
 
+import platform
+
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
@@ -112,3 +114,49 @@ def test_windows(types, by_channel, form):
     constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero, "b": bias}
     sums = sums + bias.reshape(-1, 1, 1)
     check("QLinearConv", x, constants, requantized(sums, scale.reshape(-1, 1, 1), y_zero), **attributes)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors take floats")
+@pytest.mark.parametrize("kind", ["u", "s"])
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize("window", [1, 3])
+def test_convolutions_of_dequantized_bytes(window, by_channel, kind):
+    """With a zero point: the sums of the integers, scaled, and not those of float32. Also where others read the numbers."""
+    random = np.random.default_rng(window)
+    x, w = draw(random, kind, 2, 34, 9, 11), draw(random, "s", 40, 34, window, window)
+    zero, x_scale = TYPES[kind](17), np.float32(0.0173)
+    w_scale = (random.random(40 if by_channel else 1) / 99).astype(np.float32)
+    bias = random.standard_normal(40).astype(np.float32)
+    constants = {
+        "x_scale": x_scale,
+        "x_zero": zero,
+        "w": w,
+        "w_scale": w_scale if by_channel else w_scale[0],
+        "b": bias,
+    }
+    axis = {"axis": 0} if by_channel else {}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["numbers"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale"], ["weights"], **axis),
+        helper.make_node("Conv", ["numbers", "weights", "b"], ["y"], pads=[window // 2] * 4),
+    ]
+    pads = [window // 2] * 4
+    centered = x.astype(np.int64) - int(zero)
+    sums = convolved(centered, w.astype(np.int64), 1, [1, 1], pads, [1, 1])
+    expected = sums.astype(np.float32) * (x_scale * w_scale).reshape(-1, 1, 1) + bias.reshape(-1, 1, 1)
+    for outputs in (["y"], ["y", "numbers"]):
+        graph = helper.make_graph(
+            nodes,
+            "g",
+            [value_of("x", x)],
+            [helper.make_tensor_value_info(name, 1, None) for name in outputs],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        for threads in (1, 3):
+            found = Engine(model, threads=threads).run({"x": x})
+            np.testing.assert_array_equal(found["y"], expected)
+            if "numbers" in outputs:
+                np.testing.assert_array_equal(found["numbers"], centered.astype(np.float32) * x_scale)
+        plain = Engine(model, backend="plain").run({"x": x})["y"]
+        np.testing.assert_allclose(expected, plain, rtol=1e-4, atol=1e-4)

@@ -66,7 +66,8 @@ class IntegerConvolution final : public Kernel {
                      std::optional<Requantization> bytes)
       : type_(spec.type),
         by_bytes_(by_bytes),
-        requantization_(std::move(bytes)),
+        as_integers_((by_bytes || spec.type == DataType::kInt16) && !(bytes && bytes->type == DataType::kFloat32)),
+        requantization_(as_integers_ ? std::move(bytes) : std::nullopt),
         product_(product),
         groups_(spec.groups),
         in_(spec.input[1] / spec.groups),
@@ -109,7 +110,7 @@ class IntegerConvolution final : public Kernel {
       part.out_stride = groups_ * product_.n;
       part.columns = piece.columns.end - piece.columns.begin;
       part.k = by_bytes_ ? stride_ : product_.k;
-      part.as_integers = by_bytes_ || type_ == DataType::kInt16;
+      part.as_integers = as_integers_;
       part.bytes = by_bytes_;
       ByteMatrix matrix{};
       if (by_bytes_) {
@@ -208,7 +209,7 @@ class IntegerConvolution final : public Kernel {
   }
 
   const DataType type_;
-  const bool by_bytes_;
+  const bool by_bytes_, as_integers_;
   const std::optional<Requantization> requantization_;
   const MatrixShape product_;  ///< Of [positions, places and channels] and [output channels, ...], transposed.
   const Index groups_, in_;    ///< `in_`: channels of a group.

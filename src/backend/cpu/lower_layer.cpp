@@ -253,7 +253,7 @@ bool Lowering::lower_quantization(const LayerKernel& kernel) {
            std::ranges::all_of(readers, [&](LayerId reader) { return quantized_source(reader) != kNone; });
   }
   const TensorId source = quantized_source(kernel.layer);
-  if (source == kNone) return false;
+  if (source == kNone) return ops::is_dequantize(l) && !kernel.open && is_read_as_bytes(l.outputs[0]);
   const ValueLocation from = location(source);
   const int slot = define(l.outputs[0], from.layout);
   add_quantization(*dequantized(spec_, l.outputs[0]), IntegerForm::kDequantized, shape(source), from.layout, from.slot,

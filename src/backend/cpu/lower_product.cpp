@@ -214,6 +214,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   spec.kernel = shape(l.inputs[1]);
   spec.weights = constants_.convolution_weights(kernel, rounding, spec.key);
   if (kernel.elements) return lower_element_convolution(kernel, std::move(spec));
+  if (lower_dequantized_convolution(kernel, spec)) return true;
   Results results;
   results.layout = Layout::kChannelsLast;
   (transposed ? results.scaling.bias : spec.bias) = constants_.convolution_bias(kernel, rounding, spec.key);

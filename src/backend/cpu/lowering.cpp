@@ -35,6 +35,9 @@ Steps Lowering::run() {
     keys_[id] = {0, static_cast<std::uint64_t>(id.number())};
     made_.inputs.push_back(define(id, Layout::kDense));
   }
+  for (const auto& kernels : schedule_.kernels)
+    for (const KernelDescription& kernel : kernels)
+      if (const auto* product = std::get_if<ProductKernel>(&kernel)) products_[product->layer] = product;
   for (std::size_t g = 0; g < schedule_.kernels.size(); ++g) {
     const std::size_t first_step = made_.steps.size();
     for (const KernelDescription& kernel : schedule_.kernels[g])

@@ -123,6 +123,18 @@ class Lowering {
   /// What a convolution of integers takes: input 0 channels last as int16 less its zero point, or as uint8, and the
   /// zero point.
   std::vector<int> read_image(const LayerKernel& kernel, int zero_input, bool as_bytes);
+  /// The same of bytes that are in these slots as they lie: the image, and its zero point.
+  std::vector<int> image_inputs(TensorId image, std::vector<int> slots, bool as_bytes, LayerId reader);
+  /// A convolution in float32 of numbers that a DequantizeLinear with a zero point makes of bytes, by constants that
+  /// another makes of int8: its sums are taken of the bytes, exactly, and then scaled.
+  struct BytesOfConvolution {
+    LayerId x, w;               ///< The layers that dequantize.
+    std::vector<float> scales;  ///< Of the sums, one per channel.
+  };
+  std::optional<BytesOfConvolution> bytes_of_convolution(const ProductKernel& kernel) const;
+  bool lower_dequantized_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
+  /// All that read these numbers are such convolutions.
+  bool is_read_as_bytes(TensorId dequantized) const;
   /// As it lies; -1: there is none.
   int input_slot(const LayerKernel& kernel, int input);
 
@@ -229,6 +241,7 @@ class Lowering {
   const PreparedConstants constants_;
   const IdMap<LayerId, GraphFunction>& subgraphs_;
   Steps made_;
+  std::map<LayerId, const ProductKernel*> products_;
   std::map<int, ProgramForm> programs_;  ///< Per step that is one.
   IdMap<TensorId, ValueLocation> locations_;
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.

@@ -59,7 +59,7 @@ std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const O
 
 /// How sums become bytes: round((sum + bias) * scale) + zero, saturated; ties to even, and NaN counts as 0.
 struct Requantization {
-  DataType type = DataType::kUndefined;  ///< int8 or uint8.
+  DataType type = DataType::kUndefined;  ///< int8 or uint8; float32: the sums as they are, rounded once.
   std::vector<float> scales;             ///< One per channel.
   std::vector<std::int32_t> bias;        ///< One per channel; sums wrap around.
   std::int32_t zero = 0;
