@@ -160,3 +160,34 @@ def test_convolutions_of_dequantized_bytes(window, by_channel, kind):
                 np.testing.assert_array_equal(found["numbers"], centered.astype(np.float32) * x_scale)
         plain = Engine(model, backend="plain").run({"x": x})["y"]
         np.testing.assert_allclose(expected, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["u", "s"])
+@pytest.mark.parametrize("window,channels", [(1, 36), (1, 64), (3, 36), (3, 40)])
+def test_convolutions_of_symmetric_bytes(window, channels, kind):
+    """Without a zero point, from floats: the sums of the integers."""
+    random = np.random.default_rng(window)
+    q, w = draw(random, kind, 2, channels, 9, 11), draw(random, "s", 40, channels, window, window)
+    scale, w_scale = np.float32(2**-6), np.float32(0.0071)
+    bias = random.standard_normal(40).astype(np.float32)
+    pads = [window // 2] * 4
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["numbers"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale"], ["weights"]),
+        helper.make_node("Conv", ["numbers", "weights", "b"], ["y"], pads=pads),
+    ]
+    constants = {"scale": scale, "zero": TYPES[kind](0), "w": w, "w_scale": w_scale, "b": bias}
+    x = q.astype(np.float32) * scale
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value_of("x", x)],
+        [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    sums = convolved(q.astype(np.int64), w.astype(np.int64), 1, [1, 1], pads, [1, 1])
+    expected = sums.astype(np.float32) * (scale * w_scale) + bias.reshape(-1, 1, 1)
+    for threads in (1, 3):
+        np.testing.assert_array_equal(Engine(model, threads=threads).run({"x": x})["y"], expected)

@@ -13,7 +13,7 @@ bool is_faster_on_floats(const ConvolutionSpec& spec);
 /// by the same on an Intel Xeon.
 bool is_faster_in_tiles(const ConvolutionSpec& spec);
 
-/// Without dot products of bytes: by multiplications of pairs of 16 bits, if not by floats.
+/// Without dot products of bytes in oneDNN: by our own products of integers, if not by floats.
 bool is_faster_in_pairs(const ConvolutionSpec& spec);
 
 }  // namespace ulpscope::cpu

@@ -10,6 +10,7 @@
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/division.h"
+#include "core/vector_clones.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -32,6 +33,10 @@ Tensor channels_behind(const Tensor& weights, Index in) {
     for (Index w = 0; w < window; ++w)
       for (Index c = 0; c < in; ++c) *to++ = from[(o * in + c) * window + w];
   return result;
+}
+
+ULPSCOPE_VECTOR_CLONES void flip_bytes(std::uint8_t* bytes, Index count, std::uint8_t bits) {
+  for (Index i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(bytes[i] ^ bits);
 }
 
 /// Few bytes without a call.
@@ -66,7 +71,7 @@ class IntegerConvolution final : public Kernel {
                      std::optional<Requantization> bytes)
       : type_(spec.type),
         by_bytes_(by_bytes),
-        as_integers_((by_bytes || spec.type == DataType::kInt16) && !(bytes && bytes->type == DataType::kFloat32)),
+        as_integers_(spec.type == DataType::kInt16 && !(bytes && bytes->type == DataType::kFloat32)),
         requantization_(as_integers_ ? std::move(bytes) : std::nullopt),
         product_(product),
         groups_(spec.groups),
@@ -78,10 +83,11 @@ class IntegerConvolution final : public Kernel {
         dilations_(rows_and_columns(spec.dilations, 1)),
         pads_(rows_and_columns(spec.pads_begin, 0)),
         pieces_(product, product.k, program_kernels().product.panel),
+        flip_(by_bytes && spec.type == DataType::kInt8 ? 0x80 : 0),
         stride_(by_bytes ? round_up(product.k, 4) / 2 : round_up(product.k, 2)),
-        in_place_((by_bytes_ || type_ == DataType::kInt16) && groups_ == 1 && window_ == Pair{1, 1} &&
+        in_place_((by_bytes_ || type_ == DataType::kInt16) && flip_ == 0 && groups_ == 1 && window_ == Pair{1, 1} &&
                   strides_ == Pair{1, 1} && input_ == output_ && in_ % (by_bytes_ ? 4 : 2) == 0) {
-    const bool wide = by_bytes || type_ == DataType::kInt16;
+    const bool wide = type_ == DataType::kInt16;
     weights_ = cache(fmt::format("{}|packed {}, channels behind, {} groups", spec.key,
                                  by_bytes ? "bytes"
                                  : wide   ? "words"
@@ -91,7 +97,8 @@ class IntegerConvolution final : public Kernel {
                        const Tensor given = values();
                        const Tensor behind =
                            wide ? channels_behind<std::int16_t>(given, in) : channels_behind<std::int8_t>(given, in);
-                       return by_bytes ? pack_bytes(behind, product, groups) : pack_integers(behind, product, groups);
+                       return by_bytes ? pack_bytes(behind.cast(DataType::kInt16), product, groups)
+                                       : pack_integers(behind, product, groups);
                      });
   }
 
@@ -102,8 +109,8 @@ class IntegerConvolution final : public Kernel {
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> held = weights_();
     auto* const out = static_cast<std::byte*>(outputs[0]->raw());
-    const std::uint8_t zero =
-        by_bytes_ && inputs[1] != nullptr ? static_cast<const std::uint8_t*>(inputs[1]->raw())[0] : std::uint8_t{0};
+    const Tensor* const zero_point = by_bytes_ && inputs.size() > 1 ? inputs[1] : nullptr;
+    const auto zero = zero_point == nullptr ? std::uint8_t{0} : static_cast<const std::uint8_t*>(zero_point->raw())[0];
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       IntegerPart part{};
       part.a_stride = stride_;
@@ -114,7 +121,7 @@ class IntegerConvolution final : public Kernel {
       part.bytes = by_bytes_;
       ByteMatrix matrix{};
       if (by_bytes_) {
-        matrix = byte_matrix(held.get(), product_, piece.matrix, zero);
+        matrix = byte_matrix(held.get(), product_, piece.matrix, zero ^ flip_);
         part.start = matrix.start.data() + piece.columns.begin;
       } else {
         matrix.b = static_cast<const std::int16_t*>(held.get()) + piece.matrix * packed_integers(product_);
@@ -163,9 +170,11 @@ class IntegerConvolution final : public Kernel {
 
   /// What output `number` of all images reads, from a channel on; what is outside of the image is 0, or the zero point.
   void copy_patch(const Tensor& images, Index channel, Index number, std::uint8_t zero, std::int16_t* to) const {
-    if (by_bytes_)
-      copy_patch(images.data<std::uint8_t>() + channel, number, zero, reinterpret_cast<std::uint8_t*>(to));
-    else if (type_ == DataType::kInt16)
+    if (by_bytes_) {
+      auto* const bytes = reinterpret_cast<std::uint8_t*>(to);
+      copy_patch(static_cast<const std::uint8_t*>(images.raw()) + channel, number, zero, bytes);
+      if (flip_ != 0) flip_bytes(bytes, 2 * stride_, flip_);
+    } else if (type_ == DataType::kInt16)
       copy_patch(images.data<std::int16_t>() + channel, number, std::int16_t{0}, to);
     else if (type_ == DataType::kUInt8)
       copy_patch(images.data<std::uint8_t>() + channel, number, std::int16_t{0}, to);
@@ -215,6 +224,7 @@ class IntegerConvolution final : public Kernel {
   const Index groups_, in_;    ///< `in_`: channels of a group.
   const Pair input_, output_, window_, strides_, dilations_, pads_;
   const ProductPieces pieces_;
+  const std::uint8_t flip_;  ///< Of each byte, to be unsigned.
   const Index stride_;   ///< Of rows of patches, in 16 bits.
   const bool in_place_;  ///< Each position is a row as it lies.
   PreparedSource weights_;

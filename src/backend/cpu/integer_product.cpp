@@ -85,16 +85,21 @@ void copy_bytes_of_rows(const std::uint8_t* from, Index rows, Index k, std::uint
   }
 }
 
-/// MatMulInteger by dot products of bytes.
+/// By dot products of bytes. `as_integers`: make_matmul_integer_kernel().
 class ByteMatMul final : public Kernel {
  public:
-  ByteMatMul(const MatMulSpec& spec, const ObjectCache& cache)
-      : spec_(spec), pieces_(spec, spec.k, panel()), flip_(spec.type_a == DataType::kInt8 ? 0x80 : 0) {
+  ByteMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers)
+      : spec_(spec),
+        pieces_(spec, spec.k, panel()),
+        as_integers_(as_integers),
+        flip_(spec.type_a == DataType::kInt8 ? 0x80 : 0) {
     spec_.constant_b = {};
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
-    weights_ = cache(
-        fmt::format("packed bytes|{}|{} x {} x {}", spec.key_b, count, spec.k, spec.n),
-        [shape = MatrixShape(spec), count, values = spec.constant_b] { return pack_bytes(values(), shape, count); });
+    weights_ = cache(fmt::format("packed bytes|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
+                                 spec.transpose_b ? " transposed" : ""),
+                     [shape = MatrixShape(spec), count, values = spec.constant_b] {
+                       return pack_bytes(values().cast(DataType::kInt16), shape, count);
+                     });
   }
 
   std::string name() const override { return fmt::format("packed product of bytes, {}", program_kernels().name); }
@@ -103,7 +108,7 @@ class ByteMatMul final : public Kernel {
     const std::shared_ptr<const void> held = weights_();
     const auto* bytes = static_cast<const std::uint8_t*>(inputs[0]->raw());
     const std::int32_t zero =
-        inputs[1] == nullptr ? flip_ : static_cast<const std::uint8_t*>(inputs[1]->raw())[0] ^ flip_;
+        !as_integers_ || inputs[1] == nullptr ? flip_ : static_cast<const std::uint8_t*>(inputs[1]->raw())[0] ^ flip_;
     auto* const out = static_cast<float*>(outputs[0]->raw());
     const Index stride = round_up(spec_.k, 4);
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
@@ -116,7 +121,8 @@ class ByteMatMul final : public Kernel {
       part.out_stride = spec_.n;
       part.columns = columns.end - columns.begin;
       part.k = stride / 2;
-      part.as_integers = part.bytes = true;
+      part.as_integers = as_integers_;
+      part.bytes = true;
       const std::uint8_t* const first = bytes + pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k;
       const bool in_place = flip_ == 0 && stride == spec_.k;
       const Index most = in_place ? rows.end - rows.begin : 48;
@@ -139,6 +145,7 @@ class ByteMatMul final : public Kernel {
  private:
   MatMulSpec spec_;  ///< Without constant_b.
   const ProductPieces pieces_;
+  const bool as_integers_;
   const std::uint8_t flip_;  ///< Of each byte, to be unsigned.
   PreparedSource weights_;
 };
@@ -255,12 +262,13 @@ Index packed_integers(const MatrixShape& shape) { return packed_pairs(shape.k, s
 std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (!spec.constant_b || spec.transpose_a || spec.k_end != 0 || spec.bias)
     throw InternalError("a product of integers has no constant matrix, or more than one");
+  if (multiplies_bytes_with_zeros(spec.k)) return std::make_unique<ByteMatMul>(spec, cache, false);
   return std::make_unique<IntegerMatMul>(spec, cache, false);
 }
 
 std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (spec.type_b == DataType::kInt8 && multiplies_bytes_with_zeros(spec.k))
-    return std::make_unique<ByteMatMul>(spec, cache);
+    return std::make_unique<ByteMatMul>(spec, cache, true);
   return std::make_unique<IntegerMatMul>(spec, cache, true);
 }
 

@@ -260,7 +260,9 @@ std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, co
   spec.type = x.is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
   spec.weights = [integers] { return integers.cast(DataType::kInt8); };
   spec.key = key + "|bytes";
-  return bytes ? make_convolution_kernel(spec, object_cache()) : make_integer_convolution_kernel(spec, object_cache());
+  if (bytes) return make_convolution_kernel(spec, object_cache());
+  if (auto made = spec.groups == 1 ? make_byte_convolution_kernel(spec, object_cache()) : nullptr) return made;
+  return make_integer_convolution_kernel(spec, object_cache());
 }
 
 /// Scales and elements depend on how the layer uses its weights, too.

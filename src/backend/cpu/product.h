@@ -46,7 +46,7 @@ struct MatMulSpec : MatrixShape {
   bool panels_b = false;
 };
 
-/// This processor has dot products of bytes, which oneDNN multiplies by, and sums of so many products are exact.
+/// This processor has dot products of bytes that oneDNN multiplies by, and sums of so many products are exact.
 bool multiplies_bytes(std::int64_t k);
 
 /// Float32 loses digits in sums of so many products: they are added in pieces of k.
@@ -114,7 +114,8 @@ std::unique_ptr<Kernel> make_integer_convolution_kernel(const ConvolutionSpec& s
 
 /// The same by dot products of bytes. Inputs of the kernel: uint8 [n, spatial..., c], and its zero point, which is
 /// there outside of the image. The weights are int16 that int8 holds, less their zero points. Nothing on other
-/// processors.
+/// processors. Of the types int8 and uint8, the weights are int8, there is no zero point, and the results are as those
+/// of make_convolution_kernel().
 std::unique_ptr<Kernel> make_byte_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache,
                                                      std::optional<Requantization> bytes = std::nullopt);
 
