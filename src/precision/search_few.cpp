@@ -164,6 +164,21 @@ Levels segment_search(SearchState& search) {
   }));
 }
 
+/// Takes single layers out again that nothing fails without, as shrink() does, but tries no more than a few: the least
+/// important but one, since no head went without the last, and those before it.
+void lower_singles(SearchState& search) {
+  constexpr int kTries = 6, kEvaluations = 12;  // The latter: with those of the search before.
+  std::vector<std::size_t> raised;
+  for (const std::size_t i : search.layers.order)
+    if ((*search.verdict.best)[i] != 0) raised.push_back(i);
+  for (int tries = 0; tries < kTries && search.answer.evaluations < kEvaluations && raised.size() > 1; ++tries) {
+    raised.pop_back();
+    Levels levels = *search.verdict.best;
+    levels[raised.back()] = 0;
+    if (search.passes(levels, TrialKind::kShrink) && passes_held_out(search, levels)) search.verdict.best = levels;
+  }
+}
+
 }  // namespace
 
 void find_few(SearchState& search) {
@@ -181,6 +196,8 @@ void find_few(SearchState& search) {
     }
   }
   if (!search.verdict.holds()) return;
+  // The margin that a search chooses leaves room for other data, and so do these layers.
+  if (search.options.margin > 0 && orders_closely(search)) lower_singles(search);
   const bool many = search.rule().counts_work ? search.space().cost_share(*search.verdict.best) > 0.5 : most > all / 2;
   if (!many) return;
   search.show(Stage::kOtherOrders);

@@ -34,6 +34,9 @@ void go_on_with(SearchState& search, RepairedNetwork repaired);
 /// Fills in `search.layers` but for the order.
 void predict(SearchState& search);
 void order(SearchState& search);
+/// Whether effects of layers are so alike that the order is off by some places: those of fp8 and formats of 4 bits,
+/// where few layers are to stay high.
+bool orders_closely(const SearchState& search);
 /// By everything in these precisions, from `count` samples of the search, from `first` on, or as many as there are.
 std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, std::size_t first = 0,
                                     std::size_t count = SIZE_MAX);

@@ -22,14 +22,11 @@ constexpr std::size_t kMeasuredLayers = 32, kMeasuredGroups = 16;
 /// by its time is no head of the order.
 constexpr int kElementProjections = 16;
 
-PredictorOptions predictor_of(const SearchState& search, const Assignment& low) {
-  PredictorOptions options = search.options.predictor;
+bool has_elements(const SearchState& search, const Assignment& low) {
   PrecisionSet lowest;
   for (const LayerId id : search.space().candidates()) lowest.set(low.precision[id]);
   lowest.set(Precision::kINT8, false);
-  if (lowest.has_elements() && !search.rule().may_stay_high)
-    options.projections = std::max(options.projections, kElementProjections);
-  return options;
+  return lowest.has_elements() && !search.rule().may_stay_high;
 }
 
 /// What more samples say.
@@ -171,6 +168,8 @@ void mark_far_apart(SearchState& search) {
 
 }  // namespace
 
+bool orders_closely(const SearchState& search) { return has_elements(search, search.space().low()); }
+
 std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, std::size_t first, std::size_t count) {
   Trials& trials = search.space().trials();
   const std::vector<LayerId>& candidates = search.space().candidates();
@@ -180,7 +179,8 @@ std::vector<LayerEffect> effects_of(SearchState& search, const Assignment& low, 
     search.show(Stage::kPredicting, done, all);
     search.check_time();
   };
-  const PredictorOptions options = predictor_of(search, low);
+  PredictorOptions options = search.options.predictor;
+  if (has_elements(search, low)) options.projections = std::max(options.projections, kElementProjections);
   if (RemoteSamples* const remote = trials.remote(); remote != nullptr)
     return combine_effects(candidates,
                            remote->effects(low, candidates, options, first, golden.size(), [&] { progress(0, 0); }),

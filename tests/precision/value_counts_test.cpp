@@ -18,23 +18,23 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Largest number, smallest normal exponent and bits of the fraction.
-struct Format {
+struct FormatRange {
   Precision precision;
   double largest;
   int smallest_exponent, fraction_bits;
 };
-constexpr Format kFormats[] = {{Precision::kFP16, 65504, -14, 10},
-                               {Precision::kBF16, 0x1.fep127, -126, 7},
-                               {Precision::kTF32, 0x1.ffcp127, -126, 10},
-                               {Precision::kFP32, 0x1.fffffep127, -126, 23}};
+constexpr FormatRange kFormats[] = {{Precision::kFP16, 65504, -14, 10},
+                                    {Precision::kBF16, 0x1.fep127, -126, 7},
+                                    {Precision::kTF32, 0x1.ffcp127, -126, 10},
+                                    {Precision::kFP32, 0x1.fffffep127, -126, 23}};
 
-double nearest(double x, const Format& format) {
+double nearest(double x, const FormatRange& format) {
   const int exponent = std::max(std::ilogb(x), format.smallest_exponent);
   const double step = std::ldexp(1.0, exponent - format.fraction_bits);
   return std::nearbyint(x / step) * step;
 }
 
-RangeCount counted_one_by_one(const std::vector<float>& values, const Format& format, float scale) {
+RangeCount counted_one_by_one(const std::vector<float>& values, const FormatRange& format, float scale) {
   RangeCount count;
   for (const float value : values) {
     ++count.total;
@@ -144,7 +144,7 @@ TEST(ValueCounts, RangesAreThoseOfALoop) {
   const std::uint32_t seed = sweeps::seed();
   Values random(seed);
   for (int i = 0; i < sweeps::count(300); ++i) {
-    const Format& format = kFormats[random.any(0, 3)];
+    const FormatRange& format = kFormats[random.any(0, 3)];
     const float scale = random.any(0, 3) == 0 ? std::ldexp(1.25f, static_cast<int>(random.any(-20, 10))) : 0.0f;
     const auto values = random.many(static_cast<std::size_t>(random.any(0, random.any(0, 1) == 0 ? 40 : 9000)));
     RangeCount count;
@@ -170,7 +170,7 @@ TEST(ValueCounts, AddUpOverTensors) {
 }
 
 SumCount summed_one_by_one(const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& out,
-                           const Format& format) {
+                           const FormatRange& format) {
   SumCount count;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double x = std::fabs(a[i]), y = std::fabs(b[i]), result = std::fabs(out[i]);
@@ -214,7 +214,7 @@ TEST(ValueCounts, SumsAreThoseOfALoop) {
   Values random(seed);
   for (int i = 0; i < sweeps::count(300); ++i) {
     const std::string what = "case " + std::to_string(i) + ", seed " + std::to_string(seed);
-    const Format& format = kFormats[random.any(0, 3)];
+    const FormatRange& format = kFormats[random.any(0, 3)];
     Shape to, shapes[2];
     for (std::int64_t d = random.any(0, 4); d > 0; --d) {
       to.push_back(random.any(0, 3) == 0 ? 1 : random.any(1, d == 1 ? 700 : 9));
