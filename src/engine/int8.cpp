@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 
 #include "graph/dequantized_constant.h"
@@ -159,6 +160,32 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   return is_symmetric(spec, layer) ? &layer : nullptr;
 }
 
+/// A DequantizeLinear whose numbers a tensor has.
+struct Behind {
+  const Layer* layer = nullptr;  ///< A plain_dequantize(), or null.
+  /// Per dimension of the tensor, that of the DequantizeLinear; empty where they do not correspond.
+  std::vector<std::int64_t> axes;
+};
+
+/// Looks through layers that move the numbers: exporters write the weights of a Linear with a Transpose behind.
+Behind behind(const Specialization& spec, TensorId id) {
+  Behind result;
+  result.axes.resize(id == kNone ? 0 : dimensions_of(spec, id));
+  std::iota(result.axes.begin(), result.axes.end(), 0);
+  while (id != kNone) {
+    result.layer = plain_dequantize(spec, id);
+    const LayerId producer = spec.network->tensor(id).producer;
+    if (result.layer != nullptr || producer == kNone || !spec.network->layer(producer).op->moves_values) break;
+    const Layer& layer = spec.network->layer(producer);
+    if (const auto order = ops::permutation(layer, static_cast<std::int64_t>(result.axes.size())))
+      for (std::int64_t& axis : result.axes) axis = (*order)[static_cast<std::size_t>(axis)];
+    else
+      result.axes.clear();
+    id = layer.input(0);
+  }
+  return result;
+}
+
 /// The DequantizeLinear that makes this tensor, or what it is the transpose of, has a scale per block.
 bool comes_from_blocks(const Specialization& spec, TensorId id) {
   const LayerId producer = spec.network->tensor(id).producer;
@@ -239,7 +266,7 @@ std::vector<TensorId> int8_tensors(const Specialization& spec) {
 
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id) {
   if (id == kNone || spec.is_constant(id)) return std::nullopt;
-  const Layer* layer = plain_dequantize(spec, id);
+  const Layer* layer = behind(spec, id).layer;
   if (layer == nullptr) return std::nullopt;
   const Tensor& scales = spec.value(layer->inputs[1]);
   if (scales.size() != 1) return std::nullopt;
@@ -247,7 +274,7 @@ std::optional<Quantization> dequantized(const Specialization& spec, TensorId id)
 }
 
 Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels) {
-  const Layer* layer = plain_dequantize(spec, id);
+  const auto& [layer, axes] = behind(spec, id);
   if (layer == nullptr || !spec.is_constant(id) || spec.type(layer->inputs[0]) == DataType::kUInt8) return {};
   const Tensor& scales = spec.value(layer->inputs[1]);
   if (scales.size() == 1) {
@@ -256,13 +283,13 @@ Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t 
     return result;
   }
   std::int64_t own = layer->attributes.integer("axis", 1);
-  if (own < 0) own += static_cast<std::int64_t>(dimensions_of(spec, id));
-  if (own != static_cast<std::int64_t>(axis) || scales.size() != channels) return {};
+  if (own < 0) own += static_cast<std::int64_t>(dimensions_of(spec, layer->outputs[0]));
+  if (axis >= axes.size() || own != axes[axis] || scales.size() != channels) return {};
   return scales.reshaped({channels});
 }
 
 Format format_in_file(const Specialization& spec, TensorId id) {
-  const Layer* layer = id == kNone ? nullptr : plain_dequantize(spec, id);
+  const Layer* layer = behind(spec, id).layer;
   return layer == nullptr ? Format::kInt8 : format_of(spec.type(layer->inputs[0]))->id;
 }
 
@@ -289,7 +316,9 @@ bool reads_integers(const Specialization& spec, LayerId id) {
     return false;
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
-    if (spec.is_constant(input) ? !dequantized_weights(spec, input, 0, 1) : !dequantized(spec, input)) return false;
+    if (plain_dequantize(spec, input) == nullptr ||
+        (spec.is_constant(input) ? !dequantized_weights(spec, input, 0, 1) : !dequantized(spec, input)))
+      return false;
   }
   return true;
 }

@@ -25,12 +25,13 @@ std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id);
 /// The tensors that need scales for all layers with an int8 form to use it: ascending, each once.
 std::vector<TensorId> int8_tensors(const Specialization& spec);
 
-/// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
-/// tensor, without a zero point (absent or 0), and with 8-bit integers or E4M3 behind it; else nothing.
+/// What the DequantizeLinear layer says that makes this tensor, or what the tensor was moved from (by Transpose, say):
+/// one with a constant scale for the whole tensor, without a zero point (absent or 0), and with 8-bit integers or E4M3
+/// behind it; else nothing.
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id);
 
-/// The scales of constant weights that come out of a DequantizeLinear without a zero point: `channels` float32 scales
-/// along `axis`. Nothing when it has another form.
+/// The scales of constant weights that come out of a DequantizeLinear without a zero point, and may have been moved
+/// since: `channels` float32 scales along `axis`. Nothing when it has another form.
 Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels);
 
 /// The format of the elements behind the DequantizeLinear that makes this tensor; int8 where there is none.
