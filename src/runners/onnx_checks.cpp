@@ -79,7 +79,9 @@ OnnxChecks::OnnxChecks()
     : started_(std::async(std::launch::async, [] {
         Started result;
         try {
-          result.worker = Worker::start();
+          WorkerOptions options = default_worker_options();
+          options.one_thread = true;
+          result.worker = Worker::start(std::move(options));
           const Value found = result.worker->call("onnx_prepare");
           result.onnx = found["onnx"].boolean();
           result.onnxruntime = found["onnxruntime"].boolean();

@@ -135,6 +135,7 @@ WorkerCommand find_worker(const WorkerOptions& options, const fs::path& executab
   }
   command.arguments.push_back(options.shims == Shims::kFirst ? "--shims=first" : "--shims=fallback");
   command.arguments.push_back(fmt::format("--log-level={}", least_log_level()));
+  if (options.one_thread) command.arguments.emplace_back("--one-thread");
   return command;
 }
 

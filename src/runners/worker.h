@@ -20,6 +20,8 @@ enum class Shims : std::uint8_t {
 
 struct WorkerOptions {
   Shims shims = Shims::kFallback;
+  bool one_thread =
+      false;  ///< NumPy starts none besides, which takes as long as to import it: for what computes little.
   /// Python to use; empty: the one beside the program (if it belongs to the same environment), else the environment
   /// variable ULPSCOPE_PYTHON, else `python3`.
   std::filesystem::path interpreter;

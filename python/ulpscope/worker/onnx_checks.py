@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import importlib.util
+import sys
 from typing import Any, Dict
 
 from .errors import WorkerError, package
@@ -13,25 +16,54 @@ def onnx_prepare(server: Any) -> Dict[str, bool]:
     found = {}
     for name in ("onnx", "onnxruntime"):
         try:
-            found[name] = importlib.import_module(name) is not None
+            found[name] = (name == "onnx" and _extension() is not None) or importlib.import_module(name) is not None
         except ImportError:
             found[name] = False
     return found
+
+
+def _extension() -> Any:
+    """The compiled half of onnx, which is what checks, without the package around it: to import that takes several
+    times as long as to check a small model. None where it is not to be had so."""
+    name = "onnx.onnx_cpp2py_export"
+    if name not in sys.modules and "onnx" not in sys.modules:
+        try:
+            around = importlib.util.find_spec("onnx")
+            folders = around.submodule_search_locations if around else None
+            spec = importlib.machinery.PathFinder.find_spec(name, folders) if folders else None
+            if spec is None or spec.loader is None:
+                return None
+            extension = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(extension)
+            sys.modules[name] = extension
+        except (ImportError, AttributeError, ValueError):
+            return None
+    return sys.modules.get(name)
+
+
+def _check_file(path: str) -> None:
+    """onnx.checker.check_model(path, full_check=True), which is one call into the extension."""
+    try:
+        _extension().checker.check_model_path(path, True, False, False)
+    except (AttributeError, TypeError):  # No extension, or that of another release, with other parameters.
+        package("onnx", "to check models").checker.check_model(path, full_check=True)
 
 
 def onnx_check(server: Any, path: str, nodes_only: bool = False) -> bool:
     """The full check, with shape and type inference. By path: external data is looked at, files may be large. False: it
     does not take inputs and outputs without a shape, which ONNX has for those of any rank. With `nodes_only` it takes
     them, and looks neither at their shapes nor at external data."""
-    onnx = package("onnx", "to check models")
     try:
         if nodes_only:
+            onnx = package("onnx", "to check models")
             model = onnx.load(path, load_external_data=False)
             if not any(tensor.external_data for tensor in model.graph.initializer):
                 onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
             onnx.checker.check_model(_without_what_nodes_do_not_need(model))
         else:
-            onnx.checker.check_model(path, full_check=True)
+            _check_file(path)
+    except WorkerError:
+        raise
     except Exception as error:  # the checker has no common base for its errors
         if "Field 'shape' of 'type' is required but missing" in str(error):
             return False

@@ -144,7 +144,12 @@ def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="ulpscope.worker", description="Started by ulpscope; not for people.")
     parser.add_argument("--shims", choices=("first", "fallback"), default="fallback")
     parser.add_argument("--log-level", default="INFO", help="a level of Polygraphy's logger")
+    parser.add_argument(
+        "--one-thread", action="store_true", help="NumPy starts no threads, which takes as long as to import it"
+    )
     options = parser.parse_args(arguments)
+    if options.one_thread:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         connection = socket.socket(fileno=os.dup(_SOCKET))
     except OSError:
