@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/threads_at_fork.h"
+
 namespace ulpscope {
 namespace {
 
@@ -105,8 +107,9 @@ class SparePages {
   /// A process that is forked while another thread is in here can use it.
   static SparePages& of_process() {
     static auto& pages = *new SparePages;  // Never destroyed: tensors may be static.
-    static const int handled =
-        ::pthread_atfork([] { pages.mutex_.lock(); }, [] { pages.mutex_.unlock(); }, [] { pages.mutex_.unlock(); });
+    // Handlers run in reverse order, and threads that end give pages back.
+    const auto lock = [] { end_threads(), pages.mutex_.lock(); };
+    static const int handled = ::pthread_atfork(lock, [] { pages.mutex_.unlock(); }, [] { pages.mutex_.unlock(); });
     static_cast<void>(handled);
     return pages;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/messages.h"
+#include "core/threads_at_fork.h"
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -32,15 +33,15 @@ namespace {
 class AfterFork {
  public:
   AfterFork() noexcept {
-    ::pthread_atfork([] { end_team(); }, nullptr, [] { forget_team(); });
+    ::pthread_atfork([] { end_threads(); }, nullptr, [] { forget_team(); });
   }
   static void use_team() noexcept { has_team.store(true, std::memory_order_relaxed); }
   static bool is_alone() noexcept { return alone.load(std::memory_order_relaxed); }
-
- private:
   static void end_team() noexcept {
     if (has_team && omp_pause_resource_all(omp_pause_hard) == 0) has_team = false;
   }
+
+ private:
   static void forget_team() noexcept {
     if (!has_team) return;
     alone = true;
@@ -51,6 +52,8 @@ class AfterFork {
 const AfterFork after_fork;
 
 }  // namespace
+
+void end_threads() noexcept { AfterFork::end_team(); }
 
 void set_num_threads(int count) noexcept {
   omp_set_num_threads(AfterFork::is_alone() ? 1 : count > 0 ? count : omp_get_num_procs());
@@ -67,6 +70,7 @@ thread_local int chosen_threads = 0;
 }
 
 void set_num_threads(int count) noexcept { chosen_threads = count; }
+void end_threads() noexcept {}
 
 int num_threads() noexcept {
   return chosen_threads > 0 ? chosen_threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -1,12 +1,17 @@
 #include "core/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
+
+#include "ulpscope/tensor.h"
 
 namespace ulpscope {
 namespace {
@@ -47,6 +52,28 @@ TEST(Parallel, TheSameThreadsServeLoopsOfAllSizes) {
       });
     }
   EXPECT_LE(seen.size(), static_cast<std::size_t>(kThreads));
+}
+
+thread_local Tensor held;
+
+/// Each of two threads keeps a large tensor until it ends; a process that hangs in fork() is ended.
+[[noreturn]] void fork_beside_threads_with_tensors() {
+  ::alarm(60);
+  const ScopedThreads scoped(2);
+  std::atomic<int> there = 0;
+  parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+    for (++there; there < 2;) std::this_thread::yield();
+    held = Tensor(DataType::kFloat32, {1 << 24});
+  });
+  const ::pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  ::_exit(0);
+}
+
+TEST(ParallelDeathTest, ThreadsThatHoldTensorsEndBeforeAFork) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(fork_beside_threads_with_tensors(), ::testing::ExitedWithCode(0), "");
 }
 #endif
 
