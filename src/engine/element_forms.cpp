@@ -99,8 +99,14 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
   const Layer& layer = spec.network->layer(id);
   const auto none = [&] { return fmt::format("it has no {} form", form.name); };
   if (!has_int8_form(spec, id)) return none();
-  if (!form.products_only) return {};
-  if (!is_product(layer.op->function)) return none();
+  const bool product = is_product(layer.op->function);
+  if (!form.products_only) {
+    for (std::size_t i = 0; product && i < 2; ++i)
+      if (const NumericFormat& in_file = format_of(format_in_file(spec, layer.inputs[i])); in_file.is_float)
+        return fmt::format("the file has input {} as {} already", i, in_file.name);
+    return {};
+  }
+  if (!product) return none();
   const bool constant = spec.is_constant(layer.inputs[1]);
   if (form.is_of_weights() && !constant) return fmt::format("{} is for constant weights", form.name);
   if (constant && is_dequantized_constant(*spec.network, layer.inputs[1]) && !is_form_of_file(spec, layer, form))

@@ -63,6 +63,31 @@ def converted(run, tmp_path, nodes, opset, *flags):
     return onnx.load(tmp_path / "t.onnx")
 
 
+@pytest.mark.parametrize("activation", ["x", "d"])
+def test_int8_leaves_products_of_fp8_alone(run, tmp_path, activation):
+    """Its activations would be integers beside the E4M3 weights of the file."""
+    fp8 = [
+        node("QuantizeLinear", ["x", "s", "fp8_zero"], ["q"], name="q"),
+        node("DequantizeLinear", ["q", "s"], ["d"], name="dq"),
+        node("Cast", ["W"], ["wf"], to=TensorProto.FLOAT8E4M3FN),
+        node("DequantizeLinear", ["wf", "ws"], ["dw"], name="dw", axis=1),
+        node("MatMul", [activation, "dw"], ["p"], name="mm"),
+        node("Relu", ["p"], ["z"], name="relu"),
+    ]
+    if activation == "x":
+        del fp8[:2]
+    save(tmp_path / "m.onnx", fp8, 19)
+    model = onnx.load(tmp_path / "m.onnx")
+    model.graph.initializer.append(helper.make_tensor("fp8_zero", TensorProto.FLOAT8E4M3FN, [], b"\0", raw=True))
+    onnx.save(model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=X)
+    flags = ("m.onnx", "--int8", "--calibration-inputs", "x.npz", "--load-inputs", "x.npz", "-o", "t.onnx")
+    outcome = run("convert", *flags)
+    assert outcome.code == 1 and "layer 'mm' (MatMul) has no int8, since the file has input" in outcome.text, outcome
+    outcome = run("convert", *flags, "--fp16")
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+
+
 @pytest.mark.parametrize("flag", ["--fp16", "--bf16"])
 @pytest.mark.parametrize("fusion", ["none", "full"])
 @pytest.mark.parametrize("name", PRODUCTS)
