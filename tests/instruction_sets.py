@@ -13,9 +13,15 @@ import pytest
 ENVIRONMENTS = {
     "baseline": {"ULPSCOPE_ISA": "baseline", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "avx2": {"ULPSCOPE_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "avx2_vnni": {"ULPSCOPE_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"},
     "avx512": {"ULPSCOPE_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
 }
-_NEEDS = {"baseline": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512dq", "avx512vl", "avx512bw"}}
+_NEEDS = {
+    "baseline": set(),
+    "avx2": {"avx2", "fma"},
+    "avx2_vnni": {"avx2", "fma", "avx_vnni"},
+    "avx512": {"avx512f", "avx512dq", "avx512vl", "avx512bw"},
+}
 _BEYOND = {"avx_vnni", "avx512_vnni", "avx512_bf16", "amx_tile"}  #: What oneDNN uses where it may.
 LACKING = "no such instructions here: "  #: How reasons of skipped tests begin; scripts/test_totals.py lists them.
 

@@ -1,5 +1,11 @@
 #include "core/instruction_set.h"
 
+#include <strings.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -56,6 +62,24 @@ InstructionSet instruction_set() noexcept {
     return std::min(set_of(asked_for()).value_or(most), most);
   }();
   return chosen;
+}
+
+bool has_avx_vnni() noexcept {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+bool allows_byte_products() noexcept {
+  static const bool allows = [] {
+    const char* value = std::getenv("ONEDNN_MAX_CPU_ISA");
+    const auto is = [&](const char* name) { return value != nullptr && ::strcasecmp(value, name) == 0; };
+    return !is("SSE41") && !is("AVX") && !is("AVX2") && !is("AVX512_CORE");
+  }();
+  return allows;
 }
 
 void check_instruction_set() {

@@ -18,6 +18,13 @@ InstructionSet most_of_processor() noexcept;
 /// it, the most that this processor has.
 InstructionSet instruction_set() noexcept;
 
+/// AVX-VNNI, dot products of bytes without AVX-512: of all sets it alone has no name for the compiler's tests.
+bool has_avx_vnni() noexcept;
+
+/// Whether dot products of bytes (VNNI) may be used where the processor has them: not if ONEDNN_MAX_CPU_ISA names a set
+/// without them, whatever our own kernels are of.
+bool allows_byte_products() noexcept;
+
 /// Throws Error unless ULPSCOPE_ISA is unset, or names a set that this processor has.
 void check_instruction_set();
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "core/instruction_set.h"
 #include "core/messages.h"
 #include "engine/assign.h"
 #include "ops/registry.h"
@@ -109,6 +110,7 @@ ProcessIdentity process_identity() {
   add(__builtin_cpu_supports("avx512vl"), "avx512vl");
   add(__builtin_cpu_supports("avx512vnni"), "avx512vnni");
   add(__builtin_cpu_supports("avx512bf16"), "avx512bf16");
+  add(has_avx_vnni(), "avxvnni");
 #elif defined(__aarch64__)
   words.emplace_back("aarch64");
 #endif

@@ -17,7 +17,7 @@ from ulpscope.native import _core
 #: Of words for commands, of compilers, and of comparisons, which no function makes.
 ELSEWHERE = {
     "--assume-lowest", "--check-average", "--compare-func-script", "--fmad", "--gpu-architecture", "--log-level",
-    "--no-shape-check", "--postprocess",
+    "--no-shape-check", "--one-thread", "--postprocess",
     "--repairs", "--shims", "--std", "--trial", "--trt", "--trt-network-postprocess-script", "--upgrade",
 }  # fmt: skip
 

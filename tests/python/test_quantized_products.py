@@ -121,7 +121,7 @@ def test_windows(types, by_channel, form):
 @pytest.mark.parametrize("by_channel", [False, True])
 @pytest.mark.parametrize("window", [1, 3])
 def test_convolutions_of_dequantized_bytes(window, by_channel, kind):
-    """With a zero point: the sums of the integers, scaled, and not those of float32. Also where others read the numbers."""
+    """With a zero point: the sums of the integers, scaled, not those of float32. Also where others read the numbers."""
     random = np.random.default_rng(window)
     x, w = draw(random, kind, 2, 34, 9, 11), draw(random, "s", 40, 34, window, window)
     zero, x_scale = TYPES[kind](17), np.float32(0.0173)

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/instruction_set.h"
 #include "core/parallel.h"
 #include "core/vector_clones.h"
 #include "ops/common.h"
 
 // As ULPSCOPE_VECTOR_CLONES, where a function fuses multiplications and additions, which "avx2" alone does not.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ULPSCOPE_FUSED_LOOPS 1
-#else
-#define ULPSCOPE_FUSED_LOOPS 0
+#define ULPSCOPE_FUSED_LOOPS
 #endif
 
 namespace ulpscope::ops {
@@ -71,7 +70,7 @@ void arithmetic_plainly(const ByteNumbers& n, const T* a, const T* b, T* out, In
   arithmetic_loop<multiplies, T, step_a, step_b>(n, a, b, out, count);
 }
 
-#if ULPSCOPE_FUSED_LOOPS
+#if defined(__x86_64__) && defined(ULPSCOPE_FUSED_LOOPS)
 template <bool multiplies, typename T, Index step_a, Index step_b>
 [[gnu::target("avx2,fma"), gnu::optimize("O3", "fp-contract=off")]] void arithmetic_avx2(const ByteNumbers& n,
                                                                                          const T* a, const T* b, T* out,
@@ -87,11 +86,9 @@ template <bool multiplies, typename T, Index step_a, Index step_b>
 
 template <bool multiplies, typename T, Index step_a, Index step_b>
 ArithmeticLoop<multiplies, T, step_a, step_b> arithmetic_function() {
-#if ULPSCOPE_FUSED_LOOPS
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    return arithmetic_avx512<multiplies, T, step_a, step_b>;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return arithmetic_avx2<multiplies, T, step_a, step_b>;
+#if defined(__x86_64__) && defined(ULPSCOPE_FUSED_LOOPS)
+  if (instruction_set() >= InstructionSet::kAvx512) return arithmetic_avx512<multiplies, T, step_a, step_b>;
+  if (instruction_set() >= InstructionSet::kAvx2) return arithmetic_avx2<multiplies, T, step_a, step_b>;
 #endif
   return arithmetic_plainly<multiplies, T, step_a, step_b>;
 }
