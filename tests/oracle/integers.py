@@ -18,6 +18,11 @@ if typing.TYPE_CHECKING:
 
 SMALLEST_SCALE, LARGEST_SCALE = 2.0**-100, float(np.finfo(np.float32).max) / 127
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+#: Whose outputs have elements of their first input alone.
+_MOVES = {
+    "Compress", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape",
+    "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+}  # fmt: skip
 
 
 class Integers:
@@ -46,18 +51,33 @@ class Integers:
             return None
         return node
 
+    def _behind(self, name: str) -> tuple[Node | None, list[int]]:
+        """The _plain() layer whose numbers a value has, perhaps moved; per dimension of the value that of the layer's
+        output, empty where something else than Transpose moved them."""
+        spec = self.spec
+        axes = list(range(len(spec.shapes[name] or ())))
+        while (node := self._plain(name)) is None:
+            producer = spec.producer.get(name)
+            above = None if producer is None else spec.graph.nodes[producer]
+            if above is None or above.op not in _MOVES or above.domain:
+                return None, []
+            order = above.get("perm", range(len(axes))[::-1]) if above.op == "Transpose" else None
+            axes = [] if order is None else [order[axis] for axis in axes]
+            name = above.inputs[0]
+        return node, axes
+
     def activation(self, name: str) -> Node | None:
-        node = None if name in self.spec.constants else self._plain(name)
+        node = None if name in self.spec.constants else self._behind(name)[0]
         return node if node is not None and self.spec.constants[node.inputs[1]].v.size == 1 else None
 
     def weights(self, name: str, axis: int, channels: int) -> Node | None:
-        node = self._plain(name) if name in self.spec.constants else None
+        node, axes = self._behind(name) if name in self.spec.constants else (None, [])
         if node is None or self.spec.types[node.inputs[0]] != T.INT8:
             return None
         size = self.spec.constants[node.inputs[1]].v.size
         own = node.get("axis", 1)
-        own = own + len(self.spec.shapes[name] or ()) if own < 0 else own
-        return node if size == 1 or (own == axis and size == channels) else None
+        own = own + len(self.spec.shapes[node.outputs[0]] or ()) if own < 0 else own
+        return node if size == 1 or (axis < len(axes) and own == axes[axis] and size == channels) else None
 
     def _channels(self, node: Node) -> tuple[int, int]:
         """The dimension of the weights that counts output channels, and their number."""
@@ -92,6 +112,8 @@ class Integers:
         if node.op not in ("Add", "Mul") or node.domain or len(node.inputs) != 2:
             return False
         if not any(self.activation(name) for name in node.inputs) or self._bias_of(i) is not None:
+            return False
+        if not all(map(self._plain, node.inputs)):
             return False
         for name in node.inputs:
             if name not in spec.constants:
@@ -162,10 +184,14 @@ class Integers:
         operands, scale, rank = [], np.float64(1), len(shape)
         channels = self._channels(node)[1]
         for at, name in enumerate(node.inputs[:2]):
-            dequantize = spec.graph.nodes[spec.producer[name]]
-            source = spec.constants.get(dequantize.inputs[0]) or stored[dequantize.inputs[0]]
-            operands.append(Value(source.v.astype(np.float64), T.DOUBLE, source.e))
+            dequantize = self._behind(name)[0]
+            assert dequantize is not None
             own = spec.constants[dequantize.inputs[1]].v
+            if name == dequantize.outputs[0]:
+                source = spec.constants.get(dequantize.inputs[0]) or stored[dequantize.inputs[0]]
+            else:
+                source = _elements(spec.constants.get(name) or stored[name], own, self._channels(node)[0])
+            operands.append(Value(source.v.astype(np.float64), T.DOUBLE, source.e))
             if own.size > 1:
                 along = [1] * rank
                 along[1 if node.op.startswith("Conv") else rank - 1] = channels
@@ -188,6 +214,15 @@ class Integers:
             bias = _times(bias, beta)
             y = result(y.v + bias.v, T.FLOAT, corners(np.add, [y, bias]))
         return y
+
+
+def _elements(moved: Value, scales: np.ndarray, axis: int) -> Value:
+    """The integers that numbers were made of, which roundings to 16 bits leave nearest."""
+    along = [1] * moved.v.ndim
+    if scales.size > 1:
+        along[axis] = scales.size
+    steps = scales.astype(np.float64).reshape(along) if scales.size > 1 else float(scales.reshape(-1)[0])
+    return Value(np.rint(moved.v / steps), T.DOUBLE, None if moved.e is None else np.ceil(moved.e / steps))
 
 
 def _known(total: Value, operands: list[Value]) -> np.ndarray | None:
