@@ -14,6 +14,8 @@ namespace {
 constexpr int kLargestExponent = 24;
 /// Squared errors before and after, at least: where constants take the factors, and where a layer is added for them.
 constexpr double kWorthwhile = 2.0, kWorthALayer = 4.0;
+/// Times its largest value, a channel is held without clipping, where it was before: samples show little of a channel.
+constexpr double kChannelHeadroom = 2;
 
 /// Weights of a reader by output channel: of as many outputs as an estimate needs, at even distances.
 struct ReaderWeights {
@@ -73,11 +75,12 @@ ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
 class Chooser {
  public:
   Chooser(const Specialization& spec, const Fold& fold, const ChannelRange& range, double threshold)
-      : range_(range), channels_(range.largest.size()), headroom_(1), largest_(0), weight_(channels_, 0) {
+      : range_(range), channels_(range.largest.size()), largest_(0), limit_(channels_), weight_(channels_, 0) {
     for (std::size_t i = 0; i < fold.reader_edits; ++i) readers_.push_back(weights_of(spec, fold.edits[i]));
     for (float each : range_.largest) largest_ = std::max(largest_, static_cast<double>(each));
-    if (largest_ > 0) headroom_ = std::max(1.0, threshold / largest_);
-    threshold_ = threshold;
+    const double headroom = largest_ > 0 ? std::max(kChannelHeadroom, threshold / largest_) : 1;
+    for (std::size_t k = 0; k < channels_; ++k)
+      limit_[k] = std::min(threshold, headroom * static_cast<double>(range_.largest[k]));
     for (const ReaderWeights& reader : readers_)
       for (std::int64_t o = 0; o < reader.outputs; ++o)
         for (std::size_t i = 0; i < reader.length; ++i) {
@@ -91,9 +94,8 @@ class Chooser {
   /// What the tensor is quantized up to.
   double threshold(std::span<const std::int8_t> exponents) const {
     double most = 0;
-    for (std::size_t k = 0; k < channels_; ++k)
-      most = std::max(most, std::ldexp(static_cast<double>(range_.largest[k]), -exponents[k]));
-    return std::min(threshold_, most * headroom_);
+    for (std::size_t k = 0; k < channels_; ++k) most = std::max(most, std::ldexp(limit_[k], -exponents[k]));
+    return most;
   }
 
   /// Squared error of the products, summed over their output channels: activations with independent errors of their
@@ -121,16 +123,16 @@ class Chooser {
   std::vector<std::int8_t> choose() const {
     std::vector<std::vector<std::int8_t>> candidates;
     // The large channels are brought down to a threshold.
+    const double most = *std::ranges::max_element(limit_);
     for (int i = 1; i <= 14; ++i) {
-      const double t = largest_ * std::exp2(-0.5 * i);
-      candidates.push_back(
-          from([&](std::size_t k) { return std::max(0.0, std::ceil(std::log2(range_.largest[k] / t))); }));
+      const double t = most * std::exp2(-0.5 * i);
+      candidates.push_back(from([&](std::size_t k) { return std::max(0.0, std::ceil(std::log2(limit_[k] / t))); }));
     }
     // Ranges of activations and of weights share the burden.
     for (int i = 1; i <= 6; ++i) {
       const double alpha = 0.15 * i;
       candidates.push_back(from([&](std::size_t k) {
-        return std::round(alpha * std::log2(range_.largest[k]) - (1 - alpha) * std::log2(weight_[k]));
+        return std::round(alpha * std::log2(limit_[k]) - (1 - alpha) * std::log2(weight_[k]));
       }));
     }
     std::vector<double> errors;
@@ -207,7 +209,8 @@ class Chooser {
 
   const ChannelRange& range_;
   const std::size_t channels_;
-  double headroom_, largest_, threshold_ = 0;
+  double largest_;
+  std::vector<double> limit_;  ///< What each channel is quantized up to, at least.
   std::vector<float> weight_;  ///< The largest magnitude that meets each channel.
   std::vector<ReaderWeights> readers_;
 };

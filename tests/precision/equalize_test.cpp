@@ -169,6 +169,21 @@ TEST(Equalize, FoldsIntoAFactorOfOneElement) {
   expect_gain(setting, 0.5);
 }
 
+TEST(Equalize, ChannelsKeepRoomForTwiceWhatSamplesShow) {
+  const Setting setting = matmul_after(
+      [](Model& model) {
+        constant(model, "first", {kChannels, kChannels}, with_large_column(kChannels, kChannels, 3, 1));
+        model.node("MatMul", {"x", "first"}, {"t"}, "First");
+      },
+      {"First"});
+  const Equalization found = setting.found().at(0);
+  const std::vector<float>& largest = setting.ranges.at("t").largest;
+  for (std::size_t k = 0; k < largest.size(); ++k) {
+    const float held = std::ldexp(127 * found.scale_after, found.exponents[k]);
+    EXPECT_GE(held * 1.0001F, std::min(127 * found.scale_before, 2 * largest[k])) << k;
+  }
+}
+
 TEST(Equalize, FoldsIntoDivisors) {
   const Setting setting = matmul_after(
       [](Model& model) {
