@@ -93,8 +93,8 @@ enum class ReasonKind : std::uint8_t {
   kRounding,      ///< Many small roundings.
   kMeasured,      ///< Has no derivative: found by trying.
   kRequested,     ///< The user keeps it.
-  kSingular,      ///< A difference that has lost its digits feeds a function that is singular near 0.
-  kFaster,        ///< Accuracy does not ask for it: it saves time.
+  kSingular,  ///< A difference that has lost its digits feeds a function that is singular near 0 (or Repair::keeps).
+  kFaster,    ///< Accuracy does not ask for it: it saves time.
 };
 
 struct Reason {

@@ -77,6 +77,8 @@ struct Repair {
   std::string name;  ///< Layer or tensor.
   RepairChange change;
   std::string text{};  ///< One sentence.
+  /// ScaleRegion: layers that have to stay in the highest precision with it. An answer has them among its kept layers.
+  std::vector<std::string> keeps{};
   /// What it buys, with those that have the same numbers: the share of the tolerance that the answer uses on the
   /// samples of the search, without and with them. NaN where nobody measured it.
   double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;

@@ -9,8 +9,10 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
+#include "calibration/constant_path.h"
 #include "calibration/exponents.h"
 #include "calibration/row_range.h"
 #include "calibration/scaling_model.h"
@@ -22,7 +24,7 @@ namespace ulpscope {
 namespace {
 
 const double kLargestFp16Exponent = std::log2(65504.0);
-/// What lies below is 0 in fp16, for normal numbers and for the smallest of all.
+/// Of fp16: the normal numbers, and the smallest of all.
 constexpr int kNormalFp16Exponent = -14, kSmallestFp16Exponent = -24;
 
 /// Values beyond fp16, or so near that other samples may be.
@@ -56,6 +58,10 @@ double cost_in_fp16(const RowRange& range, int exponent, double row_weight) {
          row_weight * kPerLostBit * range.lost_bits(kNormalFp16Exponent + 1 - exponent, kMostLostBits);
 }
 
+bool becomes_zero(double magnitude, int exponent) {
+  return !is_zero_in_fp16(magnitude) && is_zero_in_fp16(std::ldexp(magnitude, exponent));
+}
+
 bool stays_normal(double smallest, double largest, int exponent) {
   return exponent == 0 || (std::ldexp(smallest, exponent) >= std::numeric_limits<float>::min() &&
                            std::ldexp(largest, exponent) <= std::numeric_limits<float>::max());
@@ -77,13 +83,12 @@ ExponentCost range_cost(Exponent exponent, const RowRange& range, double row_wei
 ExponentCost constant_cost(Exponent exponent, const RowRange& range, bool in_fp16, bool bears_lost_bits,
                            double vanishing) {
   constexpr double kBornRow = 0.02;
-  const double least = std::ldexp(1.0, kSmallestFp16Exponent);
   return tabulated(std::move(exponent), [&](int e) {
     if (range.largest() == 0) return 0.0;
     if (!stays_normal(range.smallest(), range.largest(), e)) return kForbidden;
     double cost = e == 0 ? 0 : kChange;
     if (!in_fp16) return cost;
-    if (range.largest() >= least && std::ldexp(range.largest(), e) < least) cost += vanishing;
+    if (becomes_zero(range.largest(), e)) cost += vanishing;
     return cost + cost_in_fp16(range, e, bears_lost_bits ? kBornRow : 1);
   });
 }
@@ -102,8 +107,8 @@ ExponentCost epsilon_cost(Exponent exponent, float epsilon) {
   });
 }
 
-/// What it costs that a constant vanishes in fp16: an epsilon, say. Where the samples have nothing but it (a row of
-/// zeros, whose variance is 0), more than any range.
+/// What it costs that elements of a constant vanish in fp16, or one whose layers stay higher then. Where the samples
+/// have nothing but it (a row of zeros), more than any range.
 constexpr double kVanishing = 2, kVanishingAlone = 1e5;
 /// Rows of a constant that are looked at.
 constexpr std::int64_t kConstantRows = 1024;
@@ -178,6 +183,31 @@ class Finder {
                                  std::frexp(value.data<float>()[0], &exponent) == 0.5F);
   }
 
+  /// What it costs that the constant becomes 0. One number must not: it may be all that is left where data are 0 (an
+  /// epsilon). Layers on its way can stay high.
+  double vanishing(const ScalingModel::Change& change, const RowRange& range) {
+    if (range.smallest() == range.largest()) {
+      auto path = change.kind == ScaleEdit::Kind::kConstant
+                      ? constant_path(spec_, change, range.smallest(), range.largest())
+                      : std::nullopt;
+      if (!path) return kForbidden;
+      paths_.emplace_back(&change, std::move(*path));
+    }
+    return is_alone(change) ? kVanishingAlone : kVanishing;
+  }
+
+  /// Of constants that are computed from others ahead of a run.
+  void add_costs_of_folded() {
+    for (TensorId id : network_.tensors.ids()) {
+      const Exponent& exponent = model_.exponent[id];
+      if (exponent.is_zero() || !spec_.is_constant(id) || stored_constant(network_, id) || !in_fp16(id)) continue;
+      RowRange range;
+      range.add(spec_.value(id), kConstantRows);
+      if (range.smallest() != range.largest()) continue;
+      costs_.push_back(tabulated(exponent, [&](int e) { return becomes_zero(range.largest(), e) ? kForbidden : 0.0; }));
+    }
+  }
+
   void add_costs() {
     for (const Measured& each : tensors_)
       if (const Exponent& exponent = model_.exponent[each.tensor]; !exponent.is_zero())
@@ -208,10 +238,11 @@ class Finder {
           const RowRange& range = constants.at(change.tensor);
           const bool read = in_fp16(change.layer) || layer.op->precision == PrecisionRule::kMovement;
           costs_.push_back(constant_cost(change.exponent, range, read, bears_lost_bits(change),
-                                         is_alone(change) ? kVanishingAlone : kVanishing));
+                                         read ? vanishing(change, range) : 0));
         }
       }
     }
+    add_costs_of_folded();
   }
 
   /// The variables that are not 0, by region: those that a tensor or a change have in common belong together.
@@ -243,7 +274,7 @@ class Finder {
   /// Nothing: no tensor of the region that leaves the range gains.
   std::optional<Repair> repair_of(std::span<const int> values) const {
     const Measured* worst = nullptr;
-    int scaled = 0, beyond = 0, vanishing = 0, least = 0, most = 0;
+    int scaled = 0, beyond = 0, below = 0, least = 0, most = 0;
     for (const Measured& each : tensors_) {
       const auto e = static_cast<int>(model_.exponent[each.tensor].at(values));
       if (e == 0) continue;
@@ -252,7 +283,7 @@ class Finder {
       most = std::max(most, e);
       const ExponentCost cost = range_cost(model_.exponent[each.tensor], each.range);
       if (!leaves_fp16(each.range) || cost.at(e) >= cost.at(0)) continue;
-      ++(each.range.largest() * 2 > 65504 ? beyond : vanishing);
+      ++(each.range.largest() * 2 > 65504 ? beyond : below);
       if (worst == nullptr || each.range.largest() > worst->range.largest()) worst = &each;
     }
     if (worst == nullptr) return std::nullopt;
@@ -261,14 +292,18 @@ class Finder {
     const auto moved = std::ranges::count(region.edits, ScaleEdit::Kind::kInt8Scale, &ScaleEdit::kind);
     std::string why = fmt::format("magnitudes up to {:.3g}", worst->range.largest());
     if (beyond > 1) why += fmt::format(", with {} more tensors at the end of the range of fp16 or beyond", beyond - 1);
-    if (vanishing > 0) why += fmt::format(", {} tensor(s) with rows that fp16 rounds to 0", vanishing);
+    if (below > 0) why += fmt::format(", {} tensor(s) with rows that fp16 rounds to 0", below);
     std::string text = fmt::format(
         "{}: {} tensor(s) hold their values times powers of two (2^{} to 2^{}), by {} constant(s) "
         "and {} added multiplication(s)",
         why, scaled, least, most, std::ssize(region.edits) - inserted - moved, inserted);
     if (moved > 0) text += fmt::format("; {} int8 scale(s) move with them", moved);
-    text += vanished_constants(values);
-    return Repair{network_.tensor(worst->tensor).name, std::move(region), std::move(text)};
+    Repair repair{network_.tensor(worst->tensor).name, std::move(region), std::move(text)};
+    repair.keeps = kept(values);
+    if (!repair.keeps.empty())
+      repair.text += fmt::format("; {} layer(s) stay high, since fp16 would not hold a constant where data are 0",
+                                 repair.keeps.size());
+    return repair;
   }
 
   std::vector<ScaleEdit> edits_of(std::span<const int> values) const {
@@ -290,21 +325,15 @@ class Finder {
     return edits;
   }
 
-  /// Small constants that fp16 holds now, but will not hold.
-  std::string vanished_constants(std::span<const int> values) const {
-    int count = 0;
-    for (const auto& change : model_.changes) {
-      if (change.kind != ScaleEdit::Kind::kConstant || !in_fp16(change.layer)) continue;
-      const Tensor& value = *stored_constant(network_, change.tensor);
-      if (value.size() != 1) continue;
-      const double before = std::fabs(value.values<float>()[0]), least = std::ldexp(1.0, kSmallestFp16Exponent);
-      count += before >= least && std::ldexp(before, static_cast<int>(change.exponent.at(values))) < least ? 1 : 0;
-    }
-    return count == 0 ? ""
-                      : fmt::format(
-                            "; {} constant(s) become 0 in fp16: a row of zeros, of which the samples have none, "
-                            "may divide 0 by 0",
-                            count);
+  /// Layers that need more than fp16 where data are 0, by the constants that are left there.
+  std::vector<std::string> kept(std::span<const int> values) const {
+    std::set<LayerId> layers;
+    for (const auto& [change, path] : paths_)
+      for (LayerId id : beyond_fp16(model_, *change, path, values))
+        if (in_fp16(id)) layers.insert(id);
+    std::vector<std::string> names;
+    for (LayerId id : layers) names.push_back(network_.layer(id).name);
+    return names;
   }
 
   std::vector<std::string> still_beyond() const {
@@ -333,6 +362,7 @@ class Finder {
   std::vector<Measured> tensors_;
   std::map<TensorId, const RowRange*> range_of_;
   std::vector<ExponentCost> costs_;
+  std::vector<std::pair<const ScalingModel::Change*, std::vector<ConstantStep>>> paths_;
   std::vector<int> values_;
 };
 

@@ -178,6 +178,25 @@ void add_cancellations(SearchState& search) {
   }
 }
 
+/// Likewise.
+void add_kept_by_repairs(SearchState& search) {
+  const Network& network = *search.current.network;
+  Answer& answer = search.answer;
+  for (const Repair& repair : answer.repairs)
+    for (const std::string& name : repair.keeps) {
+      const LayerId id = search.data.network->find_layer(name);
+      const auto is_kept = [&](const auto& list) { return std::ranges::find(list, id) != list.end(); };
+      if (is_kept(search.options.keep) || is_kept(search.options.lower)) continue;
+      if (std::ranges::find(answer.kept, name, &KeptLayer::name) != answer.kept.end()) continue;
+      answer.kept.push_back(kept_layer(
+          network.layer(network.find_layer(name)), search.options.ladder.back(), ReasonKind::kSingular,
+          fmt::format(
+              "where data are 0, a constant is all that is left, and {} does not hold it with the scaling of '{}'",
+              name_of(Precision::kFP16), repair.name)));
+      ++answer.candidates;
+    }
+}
+
 /// Movement layers whose values are stored wider than in the lowest precisions.
 void add_following(SearchState& search, const Assignment& chosen) {
   const auto& lowest = search.space().low().storage;
@@ -202,6 +221,7 @@ void add_best(SearchState& search, const Levels& levels) {
   add_kept(search, levels);
   if (search.rule().of_formats) note_bits(search, levels);
   add_cancellations(search);
+  add_kept_by_repairs(search);
   add_held_out(search, levels);
   // Whatever it was tried for: the set of an answer may be known from measuring a layer.
   for (const Trial& trial : answer.trials)

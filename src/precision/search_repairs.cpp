@@ -321,6 +321,14 @@ RepairedNetwork with_repairs(const SearchState& search, const RepairedNetwork& f
         task.keep.push_back(id);
   RepairedNetwork result{repaired, task.build.scales, from.steps, nullptr};
   if (!more.empty()) result.steps.emplace_back(more.begin(), more.end());
+  for (const auto& step : result.steps)
+    for (const Repair& repair : step)
+      for (const std::string& name : repair.keeps) {
+        const LayerId id = repaired->find_layer(name);
+        if (std::ranges::find(task.keep, id) == task.keep.end() &&
+            std::ranges::find(task.lower, id) == task.lower.end())
+          task.keep.push_back(id);
+      }
   result.space =
       std::make_unique<SearchSpace>(repaired, task, all_samples(search.data), search.space().trials().weights());
   result.space->trials().set_workers(search.data.workers, result.steps);
