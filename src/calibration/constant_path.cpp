@@ -81,10 +81,10 @@ std::optional<std::vector<ConstantStep>> constant_path(const Specialization& spe
 }
 
 std::vector<LayerId> beyond_fp16(const ScalingModel& model, const ScalingModel::Change& added,
-                                 std::span<const ConstantStep> path, std::span<const int> values) {
+                                 std::span<const ConstantStep> path, std::span<const int> values, bool high) {
   const auto leaves = [&](const ConstantStep& step, const Exponent& exponent) {
     const auto e = static_cast<int>(exponent.at(values));
-    return fp16_holds(step.smallest, step.largest) &&
+    return (high || fp16_holds(step.smallest, step.largest)) &&
            !fp16_holds(std::ldexp(step.smallest, e), std::ldexp(step.largest, e));
   };
   std::vector<LayerId> result;

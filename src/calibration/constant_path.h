@@ -23,9 +23,9 @@ std::optional<std::vector<ConstantStep>> constant_path(const Specialization& spe
                                                        double smallest, double largest);
 
 /// The layers of the way that need more than fp16 with these values of the variables: what they read or make where the
-/// data are 0 is 0 or infinite in fp16, and is neither without the exponents.
+/// data are 0 is 0 or infinite in fp16, and without the exponents it is neither, or they are `high`.
 std::vector<LayerId> beyond_fp16(const ScalingModel& model, const ScalingModel::Change& added,
-                                 std::span<const ConstantStep> path, std::span<const int> values);
+                                 std::span<const ConstantStep> path, std::span<const int> values, bool high);
 
 /// Whether fp16 rounds it to 0.
 bool is_zero_in_fp16(double magnitude);

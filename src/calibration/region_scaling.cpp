@@ -328,9 +328,13 @@ class Finder {
   /// Layers that need more than fp16 where data are 0, by the constants that are left there.
   std::vector<std::string> kept(std::span<const int> values) const {
     std::set<LayerId> layers;
-    for (const auto& [change, path] : paths_)
-      for (LayerId id : beyond_fp16(model_, *change, path, values))
+    for (const auto& [change, path] : paths_) {
+      if (change->exponent.at(values) == 0) continue;
+      const auto sum = range_of_.find(path.front().to);
+      const bool overflows = sum != range_of_.end() && sum->second->largest() > 65504;
+      for (LayerId id : beyond_fp16(model_, *change, path, values, overflows))
         if (in_fp16(id)) layers.insert(id);
+    }
     std::vector<std::string> names;
     for (LayerId id : layers) names.push_back(network_.layer(id).name);
     return names;
