@@ -16,6 +16,7 @@
 #include "calibration/exponents.h"
 #include "calibration/row_range.h"
 #include "calibration/scaling_model.h"
+#include "calibration/zero_rows.h"
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
@@ -183,15 +184,17 @@ class Finder {
                                  std::frexp(value.data<float>()[0], &exponent) == 0.5F);
   }
 
-  /// What it costs that the constant becomes 0. One number must not: it may be all that is left where data are 0 (an
-  /// epsilon). Layers on its way can stay high.
+  /// What it costs that the constant becomes 0. One number must not where it may be all that is left: where data are 0
+  /// (an epsilon). Layers on its way can stay high.
   double vanishing(const ScalingModel::Change& change, const RowRange& range) {
     if (range.smallest() == range.largest()) {
       auto path = change.kind == ScaleEdit::Kind::kConstant
                       ? constant_path(spec_, change, range.smallest(), range.largest())
                       : std::nullopt;
       if (!path) return kForbidden;
-      paths_.emplace_back(&change, std::move(*path));
+      const auto may_be_zero = [&](TensorId id) { return id != change.tensor && zero_rows_.possible(id); };
+      if (std::ranges::any_of(present(network_.layer(change.layer).inputs), may_be_zero))
+        paths_.emplace_back(&change, std::move(*path));
     }
     return is_alone(change) ? kVanishingAlone : kVanishing;
   }
@@ -367,6 +370,7 @@ class Finder {
   std::map<TensorId, const RowRange*> range_of_;
   std::vector<ExponentCost> costs_;
   std::vector<std::pair<const ScalingModel::Change*, std::vector<ConstantStep>>> paths_;
+  ZeroRows zero_rows_{spec_};
   std::vector<int> values_;
 };
 
