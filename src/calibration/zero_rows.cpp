@@ -14,13 +14,10 @@ ZeroRows::ZeroRows(const Specialization& spec) : spec_(spec) {
 
 bool ZeroRows::possible(TensorId id) {
   if (const auto found = known_.find(id); found != known_.end()) return found->second;
-  bool result = true;
-  if (spec_.is_constant(id) && spec_.type(id) == DataType::kFloat32) {
-    RowRange range;
-    range.add(spec_.value(id));
-    result = range.has_zero_rows();
-  }
-  return known_[id] = result;
+  if (!spec_.is_constant(id)) return known_[id] = false;  // An input.
+  RowRange range;
+  if (spec_.type(id) == DataType::kFloat32) range.add(spec_.value(id));
+  return known_[id] = range.has_zero_rows();
 }
 
 bool ZeroRows::may_make(const Layer& layer) {

@@ -8,9 +8,9 @@
 
 namespace ulpscope {
 
-/// Whether whole rows of tensors may be 0 for some inputs, by what made them: inputs may be, and what clamps (Relu) or
-/// selects; a sum is 0 where all its operands are; a row of a table (an embedding) is 0 where the table has such rows;
-/// a Softmax never is. Operators that are not known may make zeros.
+/// Whether whole rows of tensors may be 0 that no sample has, by what made them: inputs are as the samples have them,
+/// but what clamps (Relu) or selects may be 0; a sum is 0 where all its operands are; a row of a table (an embedding)
+/// is 0 where the table has such rows; a Softmax never is. Operators that are not known may make zeros.
 class ZeroRows {
  public:
   /// `spec` outlives it.
