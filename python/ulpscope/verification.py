@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .data import Model
 
 
-
-
 @dataclass(frozen=True)
 class Check:
     """The verdict on an answer."""

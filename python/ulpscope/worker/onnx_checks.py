@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -27,17 +28,12 @@ def _extension() -> Any:
     times as long as to check a small model. None where it is not to be had so."""
     name = "onnx.onnx_cpp2py_export"
     if name not in sys.modules and "onnx" not in sys.modules:
-        try:
-            around = importlib.util.find_spec("onnx")
-            folders = around.submodule_search_locations if around else None
-            spec = importlib.machinery.PathFinder.find_spec(name, folders) if folders else None
-            if spec is None or spec.loader is None:
-                return None
+        with contextlib.suppress(ImportError, AttributeError, ValueError):
+            folders = importlib.util.find_spec("onnx").submodule_search_locations
+            spec = importlib.machinery.PathFinder.find_spec(name, folders)
             extension = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(extension)
             sys.modules[name] = extension
-        except (ImportError, AttributeError, ValueError):
-            return None
     return sys.modules.get(name)
 
 
