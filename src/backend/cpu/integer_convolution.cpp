@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/integer_product.h"
+#include "backend/cpu/plane_window.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
@@ -16,11 +17,6 @@ namespace ulpscope::cpu {
 namespace {
 
 using Index = std::int64_t;
-
-/// Of rows and columns; a lone dimension is that of columns.
-std::array<Index, 2> rows_and_columns(std::span<const Index> values, Index absent) {
-  return values.size() == 1 ? std::array{absent, values[0]} : std::array{values[0], values[1]};
-}
 
 /// The weights [out, in, window...] as [out, window..., in].
 template <typename T>
@@ -65,23 +61,18 @@ std::int16_t* copy_some(const T* from, Index count, std::int16_t* to) {
   return std::copy_n(from, count, to);
 }
 
-class IntegerConvolution final : public Kernel {
+class IntegerConvolution final : public Kernel, PlaneWindow {
  public:
   IntegerConvolution(const ConvolutionSpec& spec, const MatrixShape& product, bool by_bytes, const ObjectCache& cache,
                      std::optional<Requantization> bytes)
-      : type_(spec.type),
+      : PlaneWindow(spec),
+        type_(spec.type),
         by_bytes_(by_bytes),
         as_integers_(spec.type == DataType::kInt16 && !(bytes && bytes->type == DataType::kFloat32)),
         requantization_(as_integers_ ? std::move(bytes) : std::nullopt),
         product_(product),
         groups_(spec.groups),
         in_(spec.input[1] / spec.groups),
-        input_(rows_and_columns(std::span(spec.input).subspan(2), 1)),
-        output_(rows_and_columns(std::span(spec.output).subspan(2), 1)),
-        window_(rows_and_columns(std::span(spec.kernel).subspan(2), 1)),
-        strides_(rows_and_columns(spec.strides, 1)),
-        dilations_(rows_and_columns(spec.dilations, 1)),
-        pads_(rows_and_columns(spec.pads_begin, 0)),
         pieces_(product, product.k, program_kernels().product.panel),
         flip_(by_bytes && spec.type == DataType::kInt8 ? 0x80 : 0),
         stride_(by_bytes ? round_up(product.k, 4) / 2 : round_up(product.k, 2)),
@@ -132,8 +123,6 @@ class IntegerConvolution final : public Kernel {
   }
 
  private:
-  using Pair = std::array<Index, 2>;
-
   void multiply_rows(const Tensor& images, const ProductPieces::Piece& piece, std::uint8_t zero, IntegerPart part,
                      std::byte* out) const {
     // As many rows as the second-level cache holds beside columns of b, and the first-level one of sums.
@@ -222,7 +211,6 @@ class IntegerConvolution final : public Kernel {
   const std::optional<Requantization> requantization_;
   const MatrixShape product_;  ///< Of [positions, places and channels] and [output channels, ...], transposed.
   const Index groups_, in_;    ///< `in_`: channels of a group.
-  const Pair input_, output_, window_, strides_, dilations_, pads_;
   const ProductPieces pieces_;
   const std::uint8_t flip_;  ///< Of each byte, to be unsigned.
   const Index stride_;   ///< Of rows of patches, in 16 bits.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/plane_window.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
 #include "core/division.h"
@@ -142,24 +143,10 @@ ULPSCOPE_VECTOR_CLONES void add_products(const std::int16_t* x, const std::int16
   for (Index c = 0; c < count; ++c) sums[c] += std::int32_t{x[c]} * std::int32_t{w[c]};
 }
 
-using Pair = std::array<Index, 2>;
-
-/// Of rows and columns; a lone dimension is that of columns.
-Pair pair_of(std::span<const Index> values, Index absent) {
-  return values.size() == 1 ? Pair{absent, values[0]} : Pair{values[0], values[1]};
-}
-
-class DepthwiseIntegers final : public Kernel {
+class DepthwiseIntegers final : public Kernel, PlaneWindow {
  public:
   explicit DepthwiseIntegers(const ConvolutionSpec& spec)
-      : images_(spec.input[0]),
-        channels_(spec.input[1]),
-        input_(pair_of(std::span(spec.input).subspan(2), 1)),
-        output_(pair_of(std::span(spec.output).subspan(2), 1)),
-        window_(pair_of(std::span(spec.kernel).subspan(2), 1)),
-        strides_(pair_of(spec.strides, 1)),
-        dilations_(pair_of(spec.dilations, 1)),
-        pads_(pair_of(spec.pads_begin, 0)) {
+      : PlaneWindow(spec), images_(spec.input[0]), channels_(spec.input[1]) {
     const Tensor given = spec.weights();
     const Index places = window_[0] * window_[1];
     weights_.resize(static_cast<std::size_t>(given.size()));
@@ -196,22 +183,16 @@ class DepthwiseIntegers final : public Kernel {
   }
 
   const Index images_, channels_;
-  const Pair input_, output_, window_, strides_, dilations_, pads_;
   std::vector<std::int16_t> weights_;  ///< [window..., channels].
 };
 
 /// The vectors of program_kernels().depthwise_bytes, for a window of places by channels.
-class DepthwiseBytes final : public Kernel {
+class DepthwiseBytes final : public Kernel, PlaneWindow {
  public:
   DepthwiseBytes(const ConvolutionSpec& spec, Requantization form, bool is_signed)
-      : images_(spec.input[0]),
+      : PlaneWindow(spec),
+        images_(spec.input[0]),
         channels_(spec.input[1]),
-        input_(pair_of(std::span(spec.input).subspan(2), 1)),
-        output_(pair_of(std::span(spec.output).subspan(2), 1)),
-        window_(pair_of(std::span(spec.kernel).subspan(2), 1)),
-        strides_(pair_of(spec.strides, 1)),
-        dilations_(pair_of(spec.dilations, 1)),
-        pads_(pair_of(spec.pads_begin, 0)),
         fours_((window_[0] * window_[1] + 3) / 4),
         flip_(is_signed ? 0x80 : 0),
         form_(std::move(form)),
@@ -319,7 +300,6 @@ class DepthwiseBytes final : public Kernel {
   }
 
   const Index images_, channels_;
-  const Pair input_, output_, window_, strides_, dilations_, pads_;
   const Index fours_;
   const std::uint8_t flip_;
   const Requantization form_;
