@@ -247,6 +247,8 @@ def standardized(x: Value, axes: Axes, epsilon: float, centered: bool) -> tuple[
 
 def _scale_and_shift(x: Value, y: np.ndarray, error: np.ndarray, scale: Value | None, shift: Value | None) -> Value:
     if scale is not None:
+        # What is below the normal numbers has lost bits, which the scale may bring back into sight.
+        error = error + np.where((y != 0) & (np.abs(y) < SMALLEST_NORMAL), SMALLEST, 0)
         error = error * np.abs(scale.v) + (np.abs(y) + error) * scale.bound() + EPSILON * np.abs(y * scale.v)
         y = y * scale.v
     if shift is not None:

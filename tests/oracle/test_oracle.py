@@ -14,6 +14,7 @@ import oracle
 from oracle.model import read_model
 from oracle.networks import NETWORKS, N, Network, R, build
 from oracle.operators_quantized import dequantize_linear
+from oracle.operators_rows import normalization
 from oracle.rounding import is_exact, round_to
 from oracle.values import T, Value
 from plain_onnxruntime import plain_session
@@ -421,6 +422,17 @@ def test_constants_overflow_in_the_narrow_type():
     network = build([N("Add", ["x", "c"], ["z"])], {"x": np.float32([1])}, {"c": np.float32([-3.4e38])})
     assert values(network, "full")["z"] == [-np.inf]
     assert values(network, "full", "bf16")["z"] == [round_to(np.float64(-3.4e38), "bf16")]
+
+
+def test_a_scale_shows_what_is_lost_below_the_normal_numbers():
+    """x / root is rounded to steps of 2^-149 before the scale multiplies it."""
+    x, scale = np.array([[-1.641696, 9.999946e-41, 0.5310936, 0.3209395]], np.float32), np.float32(1e18)
+    nodes = [N("SimplifiedLayerNormalization", ["x", "s"], ["y"], epsilon=1e-3)]
+    layer = read_model(build(nodes, {}, {}).model).nodes[0]
+    operands = [Value(x.astype(np.float64), T.FLOAT), Value(np.full(4, scale, np.float64), T.FLOAT)]
+    (value,) = normalization(layer, operands)
+    root = np.sqrt(np.mean(x * x, dtype=np.float32) + np.float32(1e-3))
+    assert abs((x / root * scale)[0, 1] - value.v[0, 1]) <= value.bound()[0, 1] < 1e-4 * value.v[0, 1]
 
 
 def test_what_steers_shapes_stays_in_float32():
