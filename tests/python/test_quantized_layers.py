@@ -239,3 +239,27 @@ def test_networks(channels, weights, kind):
     used = {name for n in nodes for name in n.input}
     model = model_of(nodes, feeds, {k: v for k, v in constants.items() if k in used}, TYPES[kind])
     same_as_onnxruntime(model, feeds)
+
+
+@pytest.mark.parametrize("kept", [(0, 5, 7), (4, 0, 7)])
+def test_bytes_of_images_that_have_none(kept):
+    """Behind a convolution, channels lie last: also where a Slice leaves none of them."""
+    random = np.random.default_rng(2)
+    feeds = {"x": random.standard_normal((1, 3, 5, 7)).astype(F32)}
+    constants = {
+        "w": random.standard_normal((4, 3, 1, 1)).astype(F32),
+        "starts": np.zeros(3, np.int64),
+        "ends": np.array(kept),
+        "axes": np.array([1, 2, 3]),
+        "scale": F32(0.1),
+        "zero": np.int8(3),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Slice", ["c", "starts", "ends", "axes"], ["s"]),
+        helper.make_node("QuantizeLinear", ["s", "scale", "zero"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["y"], perm=[0, 3, 1, 2]),
+    ]
+    for backend in ("cpu", "plain"):
+        found = Engine(model_of(nodes, feeds, constants, np.int8), backend=backend).run(feeds)["y"]
+        assert found.shape == (1, 7, kept[0], kept[1]) and found.dtype == np.int8

@@ -95,7 +95,7 @@ bool Lowering::lower_byte_means(const LayerKernel& kernel, bool of_all) {
   const ops::ByteSign sign = byte_sign(l.outputs[0]);
   std::unique_ptr<Kernel> step;
   if (of_all) {
-    const std::array sizes{in[0], in[1], num_elements(in) / in[0] / in[1]};
+    const std::array sizes{in[0], in[1], positions_of(in)};
     step = make_kernel("mean of bytes", [=, from = *from, to = *to](Kernel::Inputs x, Kernel::Outputs y) {
       ops::average_bytes(sign, from, to, x[0]->raw(), sizes, true, y[0]->raw());
     });

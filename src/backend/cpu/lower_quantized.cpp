@@ -203,7 +203,7 @@ std::vector<int> Lowering::image_inputs(TensorId image, std::vector<int> slots, 
   const Shape& in = shape(image);
   const Layout from = location(image).layout;
   if (as_bytes && from == Layout::kChannelsLast && spec_.type(image) == DataType::kUInt8) return slots;
-  const Shape turned{in[0], num_elements(in) / in[0] / in[1], in[1]};
+  const Shape turned{in[0], positions_of(in), in[1]};
   const int made = new_slot(as_bytes ? DataType::kUInt8 : DataType::kInt16, turned);
   if (!as_bytes) {
     add_step(make_centering_kernel(in, from), std::move(slots), {made}, reader);

@@ -81,7 +81,7 @@ class Turning : public Kernel {
   Turning(const Shape& shape, Layout from)
       : images_(shape[0]),
         channels_(shape[1]),
-        positions_(num_elements(shape) / (shape[0] * shape[1])),
+        positions_(positions_of(shape)),
         is_turned_(from == Layout::kChannelsLast) {}
 
  protected:
@@ -356,7 +356,7 @@ class ChannelsFirst final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_byte_reorder_kernel(const Shape& shape, Layout to) {
-  const Index positions = num_elements(shape) / (shape[0] * shape[1]);
+  const Index positions = positions_of(shape);
   const bool to_last = to == Layout::kChannelsLast;
   const Index images = shape[0], rows = to_last ? shape[1] : positions, columns = to_last ? positions : shape[1];
   return make_kernel("reorder of bytes", [=](Kernel::Inputs inputs, Kernel::Outputs outputs) {

@@ -10,6 +10,9 @@
 
 namespace ulpscope::cpu {
 
+/// Of an image [n, c, ...], also where it has no channels.
+inline std::int64_t positions_of(const Shape& image) { return num_elements(Shape(image.begin() + 2, image.end())); }
+
 /// Bytes in the other layout, where they come from; rank 3 or 4.
 std::unique_ptr<Kernel> make_byte_reorder_kernel(const Shape& shape, Layout to);
 /// Inputs of the kernel: bytes [n, c, spatial...] in this layout, and their zero point (one element; null: 0). Output:
