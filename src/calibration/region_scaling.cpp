@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -192,7 +193,8 @@ class Finder {
                       ? constant_path(spec_, change, range.smallest(), range.largest())
                       : std::nullopt;
       if (!path) return kForbidden;
-      const auto may_be_zero = [&](TensorId id) { return id != change.tensor && zero_rows_.possible(id); };
+      if (!zero_rows_) zero_rows_.emplace(spec_);
+      const auto may_be_zero = [&](TensorId id) { return id != change.tensor && zero_rows_->possible(id); };
       if (std::ranges::any_of(present(network_.layer(change.layer).inputs), may_be_zero))
         paths_.emplace_back(&change, std::move(*path));
     }
@@ -370,7 +372,7 @@ class Finder {
   std::map<TensorId, const RowRange*> range_of_;
   std::vector<ExponentCost> costs_;
   std::vector<std::pair<const ScalingModel::Change*, std::vector<ConstantStep>>> paths_;
-  ZeroRows zero_rows_{spec_};
+  std::optional<ZeroRows> zero_rows_;  ///< Looks at constants of the whole network: once something asks.
   std::vector<int> values_;
 };
 
