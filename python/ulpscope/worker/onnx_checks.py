@@ -28,12 +28,15 @@ def _extension() -> Any:
     times as long as to check a small model. None where it is not to be had so."""
     name = "onnx.onnx_cpp2py_export"
     if name not in sys.modules and "onnx" not in sys.modules:
-        with contextlib.suppress(ImportError, AttributeError, ValueError):
-            folders = importlib.util.find_spec("onnx").submodule_search_locations
-            spec = importlib.machinery.PathFinder.find_spec(name, folders)
-            extension = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(extension)
-            sys.modules[name] = extension
+        with contextlib.suppress(ImportError, ValueError):
+            package_spec = importlib.util.find_spec("onnx")
+            spec = package_spec and importlib.machinery.PathFinder.find_spec(
+                name, package_spec.submodule_search_locations
+            )
+            if spec and spec.loader:
+                extension = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(extension)
+                sys.modules[name] = extension
     return sys.modules.get(name)
 
 
