@@ -6,8 +6,8 @@
 BASE is a commit: the default is where this branch left origin's main, or, where there is no such branch, the last
 commit but one. Everything since then counts, committed or not. ruff looks at changed files; ruff format and
 clang-format at changed lines, since older files have forms of their own; clang-tidy (.clang-tidy) at the changed
-lines of sources that the build FOLDER (default: build/release) has compiled. Prints what is wrong, with the line; exits
-1 if anything is.
+lines of sources that the build FOLDER (default: build/release) has compiled; mypy at all of python/ulpscope when a
+file of it has changed. Prints what is wrong, with the line; exits 1 if anything is.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOOLS = pathlib.Path(sys.executable).parent
 EXCLUDED = ("tests/fuzz_targets/corpus/",)
 CPP, PYTHON = (".cpp", ".h"), (".py",)
+PACKAGE = "python/ulpscope"
 LONGEST = 120  #: Columns of a line, whatever a formatter cannot break.
 TIDIED = 12  #: Sources that clang-tidy looks at: it takes some seconds for each.
 
@@ -170,6 +171,11 @@ def _tidy(files: dict[str, Ranges], build: pathlib.Path) -> list[str]:
     return found
 
 
+def _check_types() -> list[str]:
+    output = _run(TOOLS / "mypy", "--strict", "--no-error-summary", PACKAGE)
+    return (output.stdout + output.stderr).splitlines()
+
+
 def _report(found: list[str]) -> str:
     suite = ElementTree.Element("testsuite")
     case = ElementTree.SubElement(suite, "testcase", name="lint")
@@ -189,7 +195,7 @@ def main() -> int:
     base = options.base or base_commit()
     if not base:
         print("[lint] there is no commit to compare with: nothing is looked at")
-    if lacking := [name for name in ("ruff", "clang-format", "clang-tidy") if not (TOOLS / name).exists()]:
+    if lacking := [name for name in ("ruff", "clang-format", "clang-tidy", "mypy") if not (TOOLS / name).exists()]:
         sys.exit(f"[lint] not installed beside {sys.executable}: {', '.join(lacking)}; try scripts/setup.sh --tests")
     changed = changed_lines(base) if base else {}
     cpp = {path: lines for path, lines in changed.items() if path.endswith(CPP)}
@@ -198,6 +204,8 @@ def main() -> int:
     found += _check_format(cpp, format_cpp, options.fix)
     if python:
         found += _run(TOOLS / "ruff", "check", "--quiet", "--output-format", "concise", *python).stdout.splitlines()
+    if any(path.startswith(f"{PACKAGE}/") for path in python):
+        found += _check_types()
     found += _tidy(cpp, options.build)
     print(*found, sep="\n", end="\n" if found else "")
     if options.junit:

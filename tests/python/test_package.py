@@ -1,4 +1,4 @@
-"""The package as people read it: examples in docstrings, types, and the notebook."""
+"""The package as people read it: examples in docstrings, and the notebooks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import importlib
 import importlib.util
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -20,7 +18,6 @@ import ulpscope
 from limits import HANGS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "python" / "ulpscope"
 NOTEBOOKS = sorted((ROOT / "examples" / "python").glob("*/*.ipynb"))
 MODULES = ("answer", "calibration", "converting", "engine", "polygraphy", "quantization", "reporting", "searching", "targets", "torch_export", "verification")  # fmt: skip
 FUNCTIONS = ("search", "convert", "calibrate", "quantize", "verify", "report", "from_torch", "measure_target")
@@ -68,12 +65,6 @@ def test_everything_has_its_words():
     for name in FUNCTIONS:
         assert ">>> " in getattr(ulpscope, name).__doc__, name
     assert set(ulpscope.__all__) == set(dir(ulpscope))
-
-
-def test_types_hold():
-    pytest.importorskip("mypy")
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", str(PACKAGE)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
