@@ -51,6 +51,9 @@ int Lowering::arranged(int slot, const std::vector<std::int64_t>& strides, const
   return target;
 }
 
+/// An Einsum of two operands is a batch of matrix products once its indices are sorted into batch, rows, columns and
+/// sums. An operand is rearranged only where it lies neither so nor transposed, the result only where the equation asks
+/// for another order. Other equations are left to the operator's own loops.
 bool Lowering::lower_einsum(const LayerKernel& kernel) {
   const auto floats = float_shapes(spec_, kernel);
   if (!floats || floats->size() != 2 || kernel.accumulator) return false;

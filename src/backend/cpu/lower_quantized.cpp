@@ -141,6 +141,9 @@ Layout Lowering::image_layout(TensorId id) const {
   return is_turned ? Layout::kChannelsLast : Layout::kDense;
 }
 
+/// Three ways, the fastest first: depthwise on bytes, products of bytes (weights without zero points), products of 16
+/// bits on centered values, which take everything. Results of quantized layers stay channels-last, so that a chain of
+/// them turns its data at the ends alone; ConvInteger stores its sums channels first, as the file has them.
 bool Lowering::lower_integer_convolution(const LayerKernel& kernel, const ops::IntegerProductForm& form) {
   const Layer& l = layer(kernel.layer);
   const Shape &in = shape(l.inputs[0]), &weights = shape(l.inputs[form.weights]), &out = shape(l.outputs[0]);
@@ -214,6 +217,10 @@ std::vector<int> Lowering::image_inputs(TensorId image, std::vector<int> slots, 
   return {made, zero};
 }
 
+/// A convolution of floats that DequantizeLinear makes may multiply their codes: constant int8 weights without zero
+/// points, one scale for the image, one for all weights or for each output channel. Where two scales multiply to 0, to
+/// a subnormal number or to infinity, sums of codes would be scaled wrongly; those layers stay on floats, as do shapes
+/// on which integers are slower.
 std::optional<Lowering::BytesOfConvolution> Lowering::bytes_of_convolution(const ProductKernel& kernel) const {
   const Layer& l = layer(kernel.layer);
   const Operand &x = kernel.operands[0], &w = kernel.operands[1];

@@ -161,6 +161,8 @@ void define_operands(const AttentionSpec& spec, const Define& define) {
 
 }  // namespace
 
+/// The kernel's text is one for all shapes and types: what differs is defined here, so that every loop and address of
+/// it is a constant to the device's compiler.
 std::string definitions_of(const AttentionSpec& spec, const AttentionForm& form) {
   const bool half = spec.type == DataType::kFloat16;
   std::string text;

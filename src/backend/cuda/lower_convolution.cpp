@@ -222,6 +222,9 @@ ConvolutionSpec Convolutions::convolution_spec(const ProductKernel& kernel, std:
   return spec;
 }
 
+/// By cuDNN, with as much of the epilogue as it can take, where the library has the shape and is not slow on it; else
+/// by a generated kernel. Weights are stored channels innermost, as tensor cores read them; what is left of the
+/// epilogue is a kernel behind cuDNN's.
 bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;

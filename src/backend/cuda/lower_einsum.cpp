@@ -79,6 +79,8 @@ struct Layers::IndexedProduct {
   std::vector<std::int64_t> strides;
 };
 
+/// cuBLASLt takes strides, so operands are read where they lie wherever each group of indices has one stride; otherwise
+/// they are copied, matrix by matrix. Nothing where the operands differ in type or the library has no such product.
 std::optional<Layers::IndexedProduct> Layers::indexed_product(const ops::EinsumForm& form, const Operand& first,
                                                               const Operand& second, DataType result) {
   const std::vector<Shape> shapes{shape(first.tensor), shape(second.tensor)};

@@ -126,6 +126,8 @@ bool Layers::keep_elements(const LayerKernel& kernel) {
   return true;
 }
 
+/// Linear and cubic Resize. Coordinates and weights are tables that the operator makes on the host, so that all
+/// backends round them alike.
 bool Layers::lower_resample(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId x = l.inputs[0];

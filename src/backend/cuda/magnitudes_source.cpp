@@ -9,6 +9,8 @@
 
 namespace ulpscope::cuda {
 
+/// A warp per row; a block counts in shared memory and adds to the device's counts once, since atomic operations of
+/// every row would wait for each other.
 KernelSource magnitudes_source(const StridedTensor& in) {
   using Counts = ops::RowMagnitudes;
   constexpr int kThreads = 256, kWarps = kThreads / 32;

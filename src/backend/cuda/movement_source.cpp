@@ -80,6 +80,8 @@ KernelSource copy_source(const StridedTensor& in, const StridedTensor& out) {
   });
 }
 
+/// Indices are data and a kernel cannot raise an error: one that is out of range reads element 0 and gives 0. Elements
+/// behind the axis move in vectors.
 KernelSource gather_source(const StridedTensor& data, const StridedTensor& indices, const StridedTensor& out,
                            std::int64_t axis) {
   // The dimensions of the output: data's before the axis, those of the indices, data's behind the axis.

@@ -30,6 +30,8 @@ std::string fill_code(const Tensor& element, DataType type) {
 
 }  // namespace
 
+/// Where an element comes from is looked up in a table per axis (-1: the fill), which the host makes from the operator
+/// itself: one kernel serves all layers that place elements. Vectors where the last dimension moves as a whole.
 KernelSource place_source(const StridedTensor& in, const StridedTensor& out, const std::vector<std::size_t>& axes,
                           const Tensor& fill) {
   // Operands: the input, a table per axis, the output.

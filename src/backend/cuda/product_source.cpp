@@ -327,6 +327,8 @@ VectorizedProgramSource program_over(const Dimensions& rows, const ProgramSpec& 
 
 }  // namespace
 
+/// The kernel's text is one; shapes, tiles and the ring of stages are macros, and the epilogue's program is written
+/// into it three times: what it loads, computes and stores.
 FusedProductKernel fused_product_source(const FusedProductSpec& spec, const ProductTile& tile, int processors) {
   const MatrixProductSpec& p = spec.product;
   const ProgramSpec& program = spec.program;

@@ -222,6 +222,8 @@ std::string parameter_code(const RecurrentStepSpec& spec, const Part& part) {
   return parameters;
 }
 
+/// One step of a layer, or one part of it: a group of lanes adds up the products of a unit's gates for some rows of the
+/// batch. Steps are kernels of their own, since the state of all units has to be there before the next one.
 KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
   const ops::RecurrentForm& form = spec.form;
   const ops::RecurrentSizes& s = form.sizes;

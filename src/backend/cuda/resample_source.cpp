@@ -33,6 +33,8 @@ int vector_of(const Dimensions& dims, const StridedTensor& in, const StridedTens
 
 }  // namespace
 
+/// A thread adds up the taps of each resampled axis in nested loops, the last axis innermost. Its vector of elements
+/// lies along a dimension that is not resampled, where all of them share indices and weights.
 KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
                              const std::vector<ResampledDimension>& axes, Rounding load, Rounding store) {
   constexpr int kThreads = 128;
