@@ -160,40 +160,39 @@ void warn_of_launches(const SearchState& search) {
         100 * share, search.options.build.target));
 }
 
-/// Each layer once, with the first that it is kept for.
-void add_cancellations(SearchState& search) {
-  const Network& network = *search.current.network;
+/// Keeps a layer that the search had no choice about; null: it is kept already, for the first thing that was said.
+KeptLayer* keep_besides(SearchState& search, const Layer& layer, std::string why) {
   Answer& answer = search.answer;
-  for (const SingularCancellation& each : search.cancellations) {
-    for (const LayerId id : each.layers) {
-      const Layer& layer = network.layer(id);
-      if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) != answer.kept.end()) continue;
-      KeptLayer row = kept_layer(layer, search.options.ladder.back(), ReasonKind::kSingular,
-                                 "cancellation ahead of a singular function: " + text_of(network, each));
-      row.reason.tensor = network.tensor(network.layer(each.difference).outputs[0]).name;
-      row.reason.largest = each.loss;
-      answer.kept.push_back(std::move(row));
-      ++answer.candidates;
-    }
-  }
+  if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) != answer.kept.end()) return nullptr;
+  ++answer.candidates;
+  answer.kept.push_back(kept_layer(layer, search.options.ladder.back(), ReasonKind::kSingular, std::move(why)));
+  return &answer.kept.back();
 }
 
-/// Likewise.
+void add_cancellations(SearchState& search) {
+  const Network& network = *search.current.network;
+  for (const SingularCancellation& each : search.cancellations)
+    for (const LayerId id : each.layers) {
+      const std::string why = "cancellation ahead of a singular function: " + text_of(network, each);
+      KeptLayer* row = keep_besides(search, network.layer(id), why);
+      if (row == nullptr) continue;
+      row->reason.tensor = network.tensor(network.layer(each.difference).outputs[0]).name;
+      row->reason.largest = each.loss;
+    }
+}
+
 void add_kept_by_repairs(SearchState& search) {
   const Network& network = *search.current.network;
-  Answer& answer = search.answer;
-  for (const Repair& repair : answer.repairs)
+  const std::string_view low = name_of(Precision::kFP16);
+  for (const Repair& repair : search.answer.repairs)
     for (const std::string& name : repair.keeps) {
       const LayerId id = search.data.network->find_layer(name);
-      const auto is_kept = [&](const auto& list) { return std::ranges::find(list, id) != list.end(); };
-      if (is_kept(search.options.keep) || is_kept(search.options.lower)) continue;
-      if (std::ranges::find(answer.kept, name, &KeptLayer::name) != answer.kept.end()) continue;
-      answer.kept.push_back(kept_layer(
-          network.layer(network.find_layer(name)), search.options.ladder.back(), ReasonKind::kSingular,
-          fmt::format(
-              "where data are 0, a constant is all that is left, and {} does not hold it with the scaling of '{}'",
-              name_of(Precision::kFP16), repair.name)));
-      ++answer.candidates;
+      const auto has = [&](const auto& list) { return std::ranges::find(list, id) != list.end(); };
+      if (!has(search.options.keep) && !has(search.options.lower))
+        keep_besides(search, network.layer(network.find_layer(name)),
+                     fmt::format("where data are 0, a constant is all that is left, and {} does not hold it with the "
+                                 "scaling of '{}'",
+                                 low, repair.name));
     }
 }
 
