@@ -239,16 +239,18 @@ void offer_formats(Prepared& prepared) {
     throw invalid_argument(
         "[search] there is nothing to search: no product of the model has constant weights that one of the formats "
         "suits; try other formats, or fewer names in --keep and --lower");
-  std::vector<std::string_view> blocks_of_64;
+  std::map<Precision, std::vector<std::string_view>> standing_in;
   for (const auto& [id, formats] : task.formats) {
     network->layer(id).precision = formats.front();
-    if (task.build.enabled.has(Precision::kINT4) &&
-        std::ranges::find(formats, Precision::kINT4Block64) != formats.end())
-      blocks_of_64.push_back(network->layer(id).name);
+    for (const Precision each : formats)
+      if (task.build.enabled.larger_blocks(each)) standing_in[each].push_back(network->layer(id).name);
   }
-  if (!blocks_of_64.empty())
-    log_info("int4 has blocks of 64 in {} layer(s) whose sums are no multiple of 128: {}{}", blocks_of_64.size(),
-             blocks_of_64.front(), blocks_of_64.size() > 1 ? ", ..." : "");
+  for (const auto& [each, layers] : standing_in) {
+    const LayerForm& larger = form_of(*form_of(each).stands_in_for);
+    log_info("{} has blocks of {} in {} layer(s) whose sums are no multiple of {}: {}{}", larger.name,
+             form_of(each).weight.encoding->block, layers.size(), larger.weight.encoding->block, layers.front(),
+             layers.size() > 1 ? ", ..." : "");
+  }
   prepared.data.network = network;
   const double weights = static_cast<double>(total_weights(*spec, task.formats)),
                least = static_cast<double>(fewest_bits(*spec, task.formats, number)) / weights;

@@ -32,6 +32,11 @@ constexpr LayerForm of_weights(Precision precision, std::string_view name, DataT
   return {precision, name, type, DataType::kUndefined, Rounding::kNone, {}, weight, rank, opset, usual_error, true};
 }
 
+constexpr LayerForm standing_in_for(Precision larger, LayerForm form) {
+  form.stands_in_for = larger;
+  return form;
+}
+
 constexpr auto make_forms() {
   using P = Precision;
   using T = DataType;
@@ -62,7 +67,8 @@ constexpr auto make_forms() {
       of_weights(P::kNVFP4Weights, "nvfp4-weights", kNone, in_scaled_blocks(kE2M1, 16, kE4M3, kOwn), 1, 23, 2e-1),
       of_weights(P::kMXFP4Weights, "mxfp4-weights", kNone, in_blocks(kE2M1, 32, kE8M0), 1, 24, 2e-1),
       of_weights(P::kINT4, "int4", T::kInt4, in_blocks(kInt4, 128, kHalf), 1, 21, 2e-1),
-      of_weights(P::kINT4Block64, "int4-64", kNone, in_blocks(kInt4, 64, kHalf), 1, 21, 2e-1),
+      standing_in_for(P::kINT4,
+                      of_weights(P::kINT4Block64, "int4-64", kNone, in_blocks(kInt4, 64, kHalf), 1, 21, 2e-1)),
       of_weights(P::kINT4Block32, "int4-32", kNone, in_blocks(kInt4, 32, kHalf), 1, 21, 2e-1),
   };
 }
@@ -150,8 +156,14 @@ bool PrecisionSet::has_quantized() const noexcept {
   return std::ranges::any_of(kForms, [&](const LayerForm& form) { return has(form.precision) && form.is_quantized(); });
 }
 
+std::optional<Precision> PrecisionSet::larger_blocks(Precision p) const noexcept {
+  const std::optional<Precision> larger = form_of(p).stands_in_for;
+  return larger && has(*larger) ? larger : std::nullopt;
+}
+
 PrecisionSet with_smaller_blocks(PrecisionSet enabled) noexcept {
-  if (enabled.has(Precision::kINT4)) enabled.set(Precision::kINT4Block64);
+  for (const LayerForm& form : kForms)
+    if (enabled.larger_blocks(form.precision)) enabled.set(form.precision);
   return enabled;
 }
 

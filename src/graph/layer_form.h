@@ -44,6 +44,8 @@ struct LayerForm {
   int opset;                   ///< That has its typed form in ONNX, operators aside; 0: ONNX has none.
   double usual_error;          ///< rel-l2 that networks in it usually keep; 0: of the highest precision.
   bool products_only = false;  ///< Other layers that are asked for it run in the highest.
+  /// The form of larger blocks that it stands in for where a sum is no multiple of these.
+  std::optional<Precision> stands_in_for{};
 
   /// It reads elements: of activations and of weights.
   bool is_quantized() const noexcept { return activation.encoding.has_value(); }
@@ -97,6 +99,8 @@ class PrecisionSet {
   bool needs_calibration() const noexcept;
   /// Of one that stores weights as elements, activations too or not.
   bool has_elements() const noexcept;
+  /// The member of larger blocks that `p` stands in for.
+  std::optional<Precision> larger_blocks(Precision p) const noexcept;
   /// In the order of layer_forms().
   std::vector<Precision> members() const;
   constexpr PrecisionSet& operator|=(PrecisionSet other) noexcept {
@@ -110,7 +114,7 @@ class PrecisionSet {
   std::uint32_t bits_ = 0;
 };
 
-/// With int4 in blocks of 64 for the sums that are no multiple of 128.
+/// With the forms that stand in for its members.
 PrecisionSet with_smaller_blocks(PrecisionSet enabled) noexcept;
 /// int4 in blocks of so many weights, where there is such a form.
 std::optional<Precision> int4_in_blocks(std::int64_t size) noexcept;

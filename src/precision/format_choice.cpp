@@ -18,12 +18,10 @@ namespace {
 /// The squares of effects, by layer and format.
 using Squares = std::map<LayerId, std::map<Precision, double>>;
 
-/// Those that are enabled; int4 in blocks of 64 stands in for larger ones where these do not fit.
+/// Those that are enabled, each with what stands in for it.
 std::vector<Precision> formats_of(PrecisionSet enabled) {
   std::vector<Precision> formats = enabled.members();
-  std::erase_if(formats, [&](Precision p) {
-    return is_float(p) || (p == Precision::kINT4Block64 && enabled.has(Precision::kINT4));
-  });
+  std::erase_if(formats, [&](Precision p) { return is_float(p) || enabled.larger_blocks(p); });
   return formats;
 }
 

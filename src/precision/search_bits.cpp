@@ -86,9 +86,9 @@ class FormatTradeOff {
       : search_(search), space_(search.space()), groups_(groups_of(space_)), knapsack_(make()) {
     for (std::size_t i = 0; i < space_.candidates().size(); ++i)
       for (const Precision each : space_.formats(i))
-        if (!is_float(each)) formats_.insert(each);
-    // int4 in blocks of 64 stands in for larger ones.
-    if (formats_.contains(Precision::kINT4)) formats_.erase(Precision::kINT4Block64);
+        if (!is_float(each)) formats_.set(each);
+    for (const Precision each : formats_.members())
+      if (formats_.larger_blocks(each)) formats_.set(each, false);
   }
 
   const Knapsack& knapsack() const noexcept { return knapsack_; }
@@ -102,7 +102,7 @@ class FormatTradeOff {
   /// Those of one format everywhere, from the fewest bits on; a group that lacks it has its next larger one.
   std::vector<std::pair<Precision, Levels>> uniform() const {
     std::vector<std::pair<Precision, Levels>> result;
-    for (const Precision format : formats_) {
+    for (const Precision format : formats_.members()) {
       Levels levels = space_.lowest();
       for (const FormatGroup& group : groups_) {
         auto found = std::ranges::find(group.formats, format);
@@ -155,7 +155,8 @@ class FormatTradeOff {
   double square(std::size_t candidate, std::size_t level) const {
     const Precision format = space_.formats(candidate)[level];
     auto found = corrected_.find(format);
-    if (found == corrected_.end() && format == Precision::kINT4Block64) found = corrected_.find(Precision::kINT4);
+    if (const auto larger = form_of(format).stands_in_for; found == corrected_.end() && larger)
+      found = corrected_.find(*larger);
     return search_.formats.squares[candidate][level] / static_cast<double>(search_.formats.samples) *
            (found == corrected_.end() ? 1 : found->second);
   }
@@ -184,7 +185,7 @@ class FormatTradeOff {
   const std::vector<FormatGroup> groups_;
   std::map<Precision, double> factors_, corrected_;
   Knapsack knapsack_;
-  std::set<Precision> formats_;
+  PrecisionSet formats_;
 };
 
 /// For the answer: as trials correct it, and never more error with more bits.

@@ -41,8 +41,8 @@ std::map<LayerId, std::vector<Precision>> weight_formats(const Specialization& s
     std::vector<Precision> formats;
     for (const Precision each : enabled.members()) {
       if (!is_of_weights(each) || !has_form(spec, id, each)) continue;
-      const bool stands_in = each == Precision::kINT4Block64 && enabled.has(Precision::kINT4);
-      if (!stands_in || !has_form(spec, id, Precision::kINT4)) formats.push_back(each);
+      const auto larger = enabled.larger_blocks(each);
+      if (!larger || !has_form(spec, id, *larger)) formats.push_back(each);
     }
     if (formats.empty()) continue;
     formats.insert(formats.end(), floats.begin(), floats.end());
