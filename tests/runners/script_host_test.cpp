@@ -270,6 +270,11 @@ def cases(n, x):
     yield n.add_quantize(x, constant(n, np.float32(0.5))), None
     scale = constant(n, np.float32(0.5))
     yield n.add_dequantize(n.add_quantize(x, scale).get_output(0), scale), X
+    large, one = n.add_elementwise(x, constant(n, np.float32([[17]])), E.PROD).get_output(0), constant(n, np.float32(1))
+    e4m3 = n.add_quantize(large, one, trt.fp8).get_output(0)
+    assert e4m3.dtype == trt.fp8
+    yield n.add_dequantize(e4m3, one), [[16, -32, 52], [64, 88, -104]]
+    yield n.add_dequantize(e4m3, one, trt.float16), [[16, -32, 52], [64, 88, -104]]
 
 def load_network():
     builder = trt.Builder(trt.Logger())
@@ -293,6 +298,25 @@ def load_network():
   for (std::size_t i = 0; i < results.size(); ++i)
     for (const float difference : results[i].values<float>())
       EXPECT_NEAR(difference, 0, 2e-3) << loaded.network->tensor(loaded.network->outputs[i]).name;
+}
+
+TEST_F(ScriptHostTest, LayersThatNoOperatorIsAreRefused) {
+  const auto message_of = [&](const std::string& statement) {
+    return std::string(error_of([&] {
+                         load(
+                             "import numpy as np\nimport tensorrt as trt\n"
+                             "def load_network():\n"
+                             "    builder = trt.Builder(trt.Logger())\n    n = builder.create_network()\n"
+                             "    x = n.add_input('x', trt.float32, (1, 1, 4, 4))\n"
+                             "    one = n.add_constant((), np.float32(1)).get_output(0)\n    " +
+                             statement + "\n    n.mark_output(layer.get_output(0))\n    return builder, n\n");
+                       }).what());
+  };
+  EXPECT_THAT(message_of("layer = n.add_quantize(x, one, trt.int4)"), HasSubstr("it may have INT8 or FP8"));
+  EXPECT_THAT(message_of("layer = n.add_dequantize(x, one)"), HasSubstr("has elements of type DataType.FLOAT"));
+  EXPECT_THAT(message_of("layer = n.add_convolution_nd(x, 1, (2, 2), np.ones(4, np.float32)); "
+                         "layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP"),
+              HasSubstr("rounds sizes up"));
 }
 
 TEST_F(ScriptHostTest, WrongResultsAndArityAreNamed) {

@@ -22,15 +22,8 @@ from ._window_layers import *  # noqa: F403
 __version__ = "10.9.0"
 __ulpscope__ = True
 
-float32 = _enums.DataType.FLOAT
-float16 = _enums.DataType.HALF
-bfloat16 = _enums.DataType.BF16
-fp8 = _enums.DataType.FP8
-int8 = _enums.DataType.INT8
-uint8 = _enums.DataType.UINT8
-int32 = _enums.DataType.INT32
-int64 = _enums.DataType.INT64
-bool = _enums.DataType.BOOL  # noqa: A001
+# In the order of DataType.
+float32, float16, int8, int32, bool, uint8, fp8, bfloat16, int64, int4, fp4, e8m0 = list(_enums.DataType)[:12]
 
 
 def init_libnvinfer_plugins(logger: _Any = None, namespace: str = "") -> int:
@@ -43,6 +36,6 @@ def get_plugin_registry() -> _Any:
 
 
 def __getattr__(name: str) -> _Any:
-    known = sorted(key for key in globals() if not key.startswith("_"))
+    known = sorted(key for key in globals() if not key.startswith("_") and key != "annotations")
     raise AttributeError(f"ulpscope's tensorrt has no '{name}'; it provides: {', '.join(known)}")
 

@@ -64,6 +64,13 @@ class Emitter:
         """The operator that computes the layer's outputs."""
         self._emit(op, inputs, [tensor._index for tensor in self._layer._outputs], attributes)
 
+    def chain(self, value: Input, steps: Sequence[Tuple[str, Sequence[Input], Dict[str, Any]]]) -> None:
+        """Operators one behind the other, the last one as `last`: each with its further inputs and its attributes."""
+        for op, more, attributes in steps[:-1]:
+            value = self.node(op, [value, *more], **attributes)
+        op, more, attributes = steps[-1] if steps else ("Identity", [], {})
+        self.last(op, [value, *more], **attributes)
+
     def with_axes(self, op: str, value: Input, axes: List[int], axes_are_input_since: int, final: bool, **attributes: Any) -> int:
         """ReduceX, Squeeze, Unsqueeze: axes are an attribute in older opsets, an input in newer ones."""
         inputs: List[Input] = [value]
@@ -438,4 +445,4 @@ class ISoftMaxLayer(ILayer):
         emit.last("Softmax", self._inputs, axis=self._one_axis("softmax", self.axes))
 
 
-__all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer")] + ["Emitter", "axes_of_mask"]
+__all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer")]

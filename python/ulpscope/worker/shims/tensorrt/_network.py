@@ -260,10 +260,13 @@ class INetworkDefinition(InputsAndOutputs):
         return self._add(windows.IOneHotLayer, [indices, values, depth], axis=int(axis))
 
     def add_quantize(self, input: ITensor, scale: ITensor, output_type: DataType = DataType.INT8) -> Any:
-        return self._add(windows.IQuantizeLayer, [input, scale])
+        return self._add(windows.IQuantizeLayer, [input, scale], to_type=DataType(output_type))
 
     def add_dequantize(self, input: ITensor, scale: ITensor, output_type: DataType = DataType.FLOAT) -> Any:
-        return self._add(windows.IDequantizeLayer, [input, scale])
+        layer = self._add(windows.IDequantizeLayer, [input, scale])
+        if output_type != DataType.FLOAT:
+            layer.set_output_type(0, output_type)
+        return layer
 
     def add_normalization(self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int) -> Any:
         return self._add(windows.INormalizationLayer, [input, scale, bias], axes=int(axesMask))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ._base import kept
 from ._enums import (
-    GatherMode, InterpolationMode, LayerType, PaddingMode, PoolingType, ReduceOperation,
+    DataType, GatherMode, InterpolationMode, LayerType, PaddingMode, PoolingType, ReduceOperation,
     ResizeCoordinateTransformation, ResizeRoundMode, SampleMode, ScaleMode, ScatterMode, TopKOperation,
 )  # fmt: skip
 from ._layers import Emitter, ILayer, _OperatorLayer, axes_of_mask
@@ -101,6 +101,8 @@ class IConvolutionLayer(_WindowLayer, _KernelLayer):
         return given if given[1] is not None else given[:1]
 
     def _lower(self, emit: Emitter) -> None:
+        if self.padding_mode == PaddingMode.EXPLICIT_ROUND_UP:
+            raise ValueError(f"layer '{self._name}' rounds sizes up, as only pooling does in ONNX; try post_padding")
         emit.last(self._OPERATOR, [self._inputs[0], *self._weights()], group=int(self.num_groups), **self._attributes())
 
 
@@ -162,11 +164,7 @@ class IShuffleLayer(ILayer):
             steps.append(("Reshape", [target], {} if self.zero_is_placeholder else {"allowzero": 1}))
         if self.second_transpose is not None:
             steps.append(("Transpose", [], {"perm": [int(axis) for axis in self.second_transpose]}))
-        value: Any = self._inputs[0]
-        for op, more, attributes in steps[:-1]:
-            value = emit.node(op, [value, *more], **attributes)
-        op, more, attributes = steps[-1] if steps else ("Identity", [], {})
-        emit.last(op, [value, *more], **attributes)
+        emit.chain(self._inputs[0], steps)
 
 
 class IReduceLayer(ILayer):
@@ -258,14 +256,8 @@ class IScaleLayer(ILayer):
         return array.reshape([-1, *shape[2:]])
 
     def _lower(self, emit: Emitter) -> None:
-        steps = [(op, self._shaped(array)) for op, array in (("Mul", self._scale), ("Add", self._shift), ("Pow", self._power)) if array is not None]
-        value: Any = self._inputs[0]
-        for op, array in steps[:-1]:
-            value = emit.node(op, [value, array])
-        if steps:
-            emit.last(steps[-1][0], [value, steps[-1][1]])
-        else:
-            emit.last("Identity", [value])
+        arrays = {"Mul": self._scale, "Add": self._shift, "Pow": self._power}
+        emit.chain(self._inputs[0], [(op, [self._shaped(each)], {}) for op, each in arrays.items() if each is not None])
 
 
 class IResizeLayer(ILayer):
@@ -329,17 +321,35 @@ class IOneHotLayer(ILayer):
         emit.last("OneHot", [indices, depth, values], axis=int(self.axis))
 
 
-class IQuantizeLayer(ILayer):
-    _TYPE, _LABEL, _OPERATOR = LayerType.QUANTIZE, "Quantize", "QuantizeLinear"
+class _QuantizerLayer(ILayer):
+    _OPERATOR = ""
     axis: int = -1
 
+    def _elements(self) -> DataType:
+        raise NotImplementedError
+
     def _lower(self, emit: Emitter) -> None:
-        zero_point = np.zeros(tuple(self._inputs[1].shape), np.int8)
+        zeros = {DataType.INT8: np.dtype(np.int8), DataType.FP8: np.dtype(np.uint8, metadata={"ulpscope": "fp8"})}
+        kind = self._elements()
+        if kind not in zeros:
+            raise ValueError(f"the layer '{self._name}' has elements of type {kind}; it may have INT8 or FP8")
+        zero_point = np.zeros(tuple(self._inputs[1].shape), zeros[kind])
         emit.last(self._OPERATOR, [*self._inputs, zero_point], axis=int(self.axis) if self.axis >= 0 else None)
 
 
-class IDequantizeLayer(IQuantizeLayer):
+class IQuantizeLayer(_QuantizerLayer):
+    _TYPE, _LABEL, _OPERATOR = LayerType.QUANTIZE, "Quantize", "QuantizeLinear"
+    to_type: DataType = DataType.INT8
+
+    def _elements(self) -> DataType:
+        return self.to_type
+
+
+class IDequantizeLayer(_QuantizerLayer):
     _TYPE, _LABEL, _OPERATOR = LayerType.DEQUANTIZE, "Dequantize", "DequantizeLinear"
+
+    def _elements(self) -> DataType:
+        return DataType(self._inputs[0].dtype)
 
 
 class INormalizationLayer(ILayer):
@@ -390,4 +400,4 @@ class IUnsqueezeLayer(_OperatorLayer):
     _TYPE, _LABEL, _OPERATOR = LayerType.UNSQUEEZE, "Unsqueeze", "Unsqueeze"
 
 
-__all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer") and name != "ILayer"] + ["spread"]
+__all__ = [name for name in dir() if name.startswith("I") and name.endswith("Layer") and name != "ILayer"]
