@@ -89,9 +89,15 @@ void warn_of_own_options(const RunOptions& options) {
   warn(options.config.target.has_value(), "--target");
   warn(options.config.threads.has_value(), "--threads");
   warn(options.inference.python.time_limit.has_value(), "--python-time-limit");
+  for (const Precision p : options.config.named_precisions().members())
+    warn(!is_of_polygraphy(form_of(p)), form_of(p).flag().c_str());
 }
 
 }  // namespace
+
+bool is_of_polygraphy(const LayerForm& form) {
+  return form.is_float() || (form.is_quantized() && form.activation.encoding->granularity == Granularity::kTensor);
+}
 
 std::string polygraphy_script(const RunOptions& options, const std::string& command) {
   warn_of_own_options(options);
@@ -128,7 +134,7 @@ std::string trt_config_script(const RunOptions& options) {
   warn_of_own_options(options);
   PythonScript script;
   script.add_import("polygraphy", "func");
-  if (options.config.precisions().needs_calibration()) add_data_loader(options, script);
+  if (options.config.precisions().has(Precision::kINT8)) add_data_loader(options, script);
   const std::string loader = tensorrt_config_code(options, script);
   std::string text = fmt::format(
       "#!/usr/bin/env python3\n\"\"\"Creates a builder configuration: "

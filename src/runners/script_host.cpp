@@ -56,6 +56,7 @@ BuildOptions options_from(const Value& config, BuildOptions options, const std::
   const auto has = [&](std::string_view name) { return std::ranges::find(flags, name) != flags.end(); };
   for (const LayerForm& form : layer_forms())
     options.enabled.set(form.precision, form.precision != Precision::kFP32 && has(builder_flag(form.precision)));
+  options.enabled = with_smaller_blocks(options.enabled);
   if (has("OBEY_PRECISION_CONSTRAINTS") || has("STRICT_TYPES"))
     options.constraints = ConstraintMode::kObey;
   else if (has("PREFER_PRECISION_CONSTRAINTS"))

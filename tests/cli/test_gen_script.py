@@ -58,6 +58,7 @@ SAME = [
     ["--trt", "--onnxrt", "--save-onnx", "a.onnx"],
     ["--onnxrt", "--trt", "--onnx-outputs", "add_out_1", "--save-onnx", "a.onnx"],
     ["--pluginref"],
+    ["--trt", "--fp8", "--bf16", "--tf32"],
     ["--onnxrt", "--pluginref", "--onnx-outputs", "add_out_1", "--fp-to-fp16", "--save-onnx", "a.onnx"],
     ["--trt", "--int8", "--calib-base-cls", "IInt8LegacyCalibrator", "--quantile", "0.5"],
     ["--onnxrt", "--compare", "l2", "psnr", "--l2-threshold", "0.5", "y:1e-3", "--psnr-threshold", "20"],
@@ -115,6 +116,12 @@ def test_own_options_are_left_out(run, model, tmp_path):
     assert outcome.code == 0 and "--assume-lowest is left out" in outcome.out and "--fusion is left out" in outcome.out
     text = (tmp_path / "g.py").read_text()
     assert "fp16=True" in text and "lowest" not in text.split("\n", 3)[3]
+    formats = ["--int4", "--nvfp4", "--mxfp8", "--formats", "fp8-weights"]
+    outcome = run("run", model, "--trt", "--fp16", *formats, "--gen-script", "g.py")
+    assert outcome.code == 0
+    for option in ("--int4", "--nvfp4", "--mxfp8", "--fp8 --weights-only"):
+        assert f"{option} is left out" in outcome.out
+    assert "CreateTrtConfig(fp16=True)" in (tmp_path / "g.py").read_text()
 
 
 @pytest.mark.parametrize("words, code, says", [

@@ -444,6 +444,16 @@ def postprocess_config(builder, network, config):
   EXPECT_EQ(edited.enabled, (PrecisionSet{Precision::kFP16, Precision::kBF16}));
   EXPECT_EQ(edited.constraints, ConstraintMode::kNone);
   EXPECT_EQ(edited.profiles.size(), 1u);
+  // TensorRT has no flags for these: they stay as they were.
+  BuildOptions of_formats;
+  of_formats.enabled = {Precision::kNVFP4, Precision::kINT4Block32, Precision::kINT8Weights};
+  const std::string with_int4 =
+      "import tensorrt as trt\ndef postprocess_config(builder, network, config):\n"
+      "    config.set_flag(trt.BuilderFlag.INT4)\n";
+  const BuildOptions kept =
+      host().postprocess_config({write("formats.py", with_int4), "postprocess_config"}, *small_network(), of_formats);
+  of_formats.enabled.set(Precision::kINT4);
+  EXPECT_EQ(kept.enabled, with_smaller_blocks(of_formats.enabled));
 }
 
 TEST_F(ScriptHostTest, DataLoadersYieldOneIterationAtATime) {

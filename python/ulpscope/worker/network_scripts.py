@@ -72,11 +72,15 @@ def postprocess_config(server: Any, path: str, function: str, network: Dict[str,
     """The configuration after ``postprocess_config(builder=, network=, config=)``."""
     trt = _tensorrt(server)
     edited = trt.IBuilderConfig()
-    edited._flags = {trt.BuilderFlag[name] for name in config["flags"]}
+    known = trt.BuilderFlag.__members__
+    edited._flags = {known[name] for name in config["flags"] if name in known}
     for shapes in config["profiles"]:
         profile = trt.IOptimizationProfile()
         for name, (low, middle, high) in shapes.items():
             profile.set_shape(name, low, middle, high)
         edited.add_optimization_profile(profile)
     load_function(path, function)(builder=trt.Builder(), network=_network(trt, network), config=edited)
-    return _describe_config(edited)
+    described = _describe_config(edited)
+    # Formats that the real module has no flag for stay as they were.
+    described["flags"] += [name for name in config["flags"] if name not in known]
+    return described
