@@ -17,12 +17,11 @@
 #include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "onnx/network_view.h"
-#include "precision/repair.h"
-#include "precision/shell_word.h"
 #include "runtime/engine.h"
 #include "tools/answer_options.h"
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
+#include "tools/other_forms.h"
 #include "tools/precision_setup.h"
 #include "tools/run_onnx.h"
 #include "tools/search_progress.h"
@@ -64,15 +63,7 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
     table.ours().list({"--io-types"}, io_types_, "NAME:TYPE",
                       "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs");
     declare_precision(table);
-    table.section("Also written", "other forms of the same choice.");
-    table.ours().value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
-                       "Words for --layer-precisions, one per line");
-    table.ours().value({"--save-postprocess-script"}, save_script_, "FILE.py",
-                       "A network postprocess script that sets the precisions in TensorRT up to 10");
-    table.ours().value(
-        {"--save-exclusions"}, save_exclusions_, "FILE.json",
-        "nodes_to_exclude of ModelOpt AutoCast, and node_block_list of onnxconverter-common's float16 converter");
-    table.ours().flag({"--print-commands"}, print_commands_, "Commands that build the typed model with TensorRT 11");
+    forms_.declare(table);
     table.section("Checks", "what is checked before the file is written.");
     table.ours().flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one");
     table.ours().flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime");
@@ -213,9 +204,9 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
   }
   /// Options of typed models, which mean nothing for a copy.
   bool asks_for_types() const {
-    return answer_path_ || convert_.relax || convert_.bias_correction || print_commands_ || save_layer_precisions_ ||
-           save_script_ || save_exclusions_ || !convert_.keep.empty() || !convert_.lower.empty() ||
-           !convert_.layer_precisions.empty() || !io_types_.empty() || !network_.clamp_constants.empty();
+    return answer_path_ || convert_.relax || convert_.bias_correction || forms_.any() || !convert_.keep.empty() ||
+           !convert_.lower.empty() || !convert_.layer_precisions.empty() || !io_types_.empty() ||
+           !network_.clamp_constants.empty();
   }
 
   /// The network as a viewer of ONNX files shows it.
@@ -291,8 +282,7 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
 
   void check_repair_only() const {
     if ((lowers() && !answer_path_) || convert_.relax || !convert_.keep.empty() || !convert_.lower.empty() ||
-        !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ || save_layer_precisions_ ||
-        save_script_ || save_exclusions_ || print_commands_)
+        !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ || forms_.any())
       throw invalid_argument(
           "[options] --repair-only: it writes a float32 model, so expected no types and no other forms; try it alone "
           "or with an answer, and convert what it writes");
@@ -426,7 +416,7 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
                              set_.objective ? "objective" : "trial");
     if (to_engine() || to_view()) {
       if (convert_.relax) throw invalid_argument("[options] --relax: expected a typed model to write, got an engine");
-      if (save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
+      if (forms_.any())
         throw invalid_argument(
             "[options] --save-layer-precisions, --save-postprocess-script, --save-exclusions and --print-commands: "
             "expected a typed model to write, got an engine; try -o FILE.onnx");
@@ -450,31 +440,12 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
 
   /// What else is asked for, once the model is written.
   void save(const ConvertedModel& made) const {
-    if (print_commands_) {
-      const std::string typed = shell_word(*output_);
-      const auto engine = shell_word(std::filesystem::path(*output_).replace_extension(".engine").string());
-      fmt::print("trtexec --onnx={} --stronglyTyped --saveEngine={}\n", typed, engine);
-      fmt::print("polygraphy run {} --trt --strongly-typed --onnxrt\n", typed);
-    }
     const WritingFile writing;
     if (save_answer_) {
       log_info("Saving answer to " + *save_answer_);
       write_answer(*save_answer_, *made.answer);
     }
-    const auto write = [](const std::optional<std::string>& path, const std::string& text) {
-      if (path) write_file(*path, text), log_info("Saving to " + *path);
-    };
-    const auto& repairs = convert_.answer ? convert_.answer->answer.repairs : std::vector<Repair>();
-    const auto changed = std::ranges::count_if(repairs, changes_network);
-    if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
-      log_warning(
-          "The other forms of the answer set precisions only: {} repair(s) ('{}', ...) are not in them. With the model "
-          "as it is the outputs may be NaN, or wrong; use them with the float32 model that has the repairs: ulpscope "
-          "convert {} --answer {} --repair-only -o repaired.onnx",
-          changed, repairs.front().name, shell_word(*model_.model), shell_word(convert_.answer->path.string()));
-    write(save_layer_precisions_, made.layer_precisions);
-    write(save_script_, made.postprocess_script);
-    write(save_exclusions_, made.exclusions);
+    forms_.save(made, convert_.answer ? &*convert_.answer : nullptr, *model_.model, *output_);
   }
 
   ModelArgs model_;
@@ -489,8 +460,8 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
   AnswerSetArgs set_;
   std::vector<std::string> answer_, io_types_;
   std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
-  std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
-  bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false, repair_only_ = false;
+  OtherForms forms_;
+  bool no_verify_ = false, no_python_checks_ = false, repair_only_ = false;
 };
 
 }  // namespace

@@ -90,14 +90,10 @@ void warn_of_own_options(const RunOptions& options) {
   warn(options.config.threads.has_value(), "--threads");
   warn(options.inference.python.time_limit.has_value(), "--python-time-limit");
   for (const Precision p : options.config.named_precisions().members())
-    warn(!is_of_polygraphy(form_of(p)), form_of(p).flag().c_str());
+    warn(!form_of(p).is_weakly_typed(), form_of(p).flag().c_str());
 }
 
 }  // namespace
-
-bool is_of_polygraphy(const LayerForm& form) {
-  return form.is_float() || (form.is_quantized() && form.activation.encoding->granularity == Granularity::kTensor);
-}
 
 std::string polygraphy_script(const RunOptions& options, const std::string& command) {
   warn_of_own_options(options);

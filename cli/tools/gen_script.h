@@ -18,9 +18,6 @@ std::string trt_config_script(const RunOptions& options);
 
 // Its pieces.
 
-/// Whether Polygraphy's CreateConfig has a flag for it: no blocks of elements, no weights alone.
-bool is_of_polygraphy(const LayerForm& form);
-
 /// The runners. Adds loaders to `script` and returns the expression of the runner. Throws Error for options that
 /// Polygraphy has no words for.
 std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& script);

@@ -90,7 +90,7 @@ class RunnerCode {
       if (config.save_tactics) tactics("TacticRecorder", "record", *config.save_tactics);
       if (config.load_tactics) tactics("TacticReplayer", "replay", *config.load_tactics);
       for (const Precision p : config.precisions().members())
-        if (is_of_polygraphy(form_of(p))) call.flag(std::string(name_of(p)).c_str(), true);
+        if (form_of(p).is_weakly_typed()) call.flag(std::string(name_of(p)).c_str(), true);
       if (config.precisions().has(Precision::kINT8)) {
         script_.add_import("polygraphy.backend.trt", "Calibrator");
         if (script_.data.empty()) script_.add_import("polygraphy.comparator", "DataLoader");

@@ -285,7 +285,8 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
               "fewer or smaller samples");
   std::string flags;
   for (const Precision p : build.enabled.members())
-    flags += fmt::format(" {}{}", form_of(p).flag(), is_quantized(p) ? " --calibration-cache CACHE" : "");
+    if (const LayerForm& form = form_of(p); form.is_weakly_typed())
+      flags += fmt::format(" {}{}", form.flag(), form.type == DataType::kInt8 ? " --calibration-cache CACHE" : "");
   result.layer_precisions = layer_precisions_form(*spec, assignment);
   result.postprocess_script = postprocess_script(*spec, assignment, choice.requested, flags);
   result.exclusions = exclusions(*spec, assignment);

@@ -44,16 +44,26 @@ std::vector<std::pair<std::string, std::string>> asked_movements(const Specializ
   return layers;
 }
 
-/// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
-std::vector<std::pair<std::string, std::string>> constrained_layers(const Specialization& spec,
-                                                                    const Assignment& assignment,
-                                                                    const Requests& requested) {
-  std::vector<std::pair<std::string, std::string>> layers = asked_movements(spec, assignment);
-  for (const LayerPlace& place : all_layers(spec))
-    if (has_choice(place) && !is_as_in_file(place, assignment) &&
-        (requested[place.id] || assignment.precision[place.id] == Precision::kFP32))
-      layers.emplace_back(place.layer().name, form_of(assignment.precision[place.id]).request());
-  return layers;
+/// What a weakly typed network is asked for.
+struct Constraints {
+  std::vector<std::pair<std::string, std::string>> layers;    ///< With TensorRT's name of the type.
+  std::vector<std::pair<std::string, std::string>> left_out;  ///< In formats that such networks do not have.
+};
+
+/// Of layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
+Constraints constraints_of(const Specialization& spec, const Assignment& assignment, const Requests& requested) {
+  Constraints result{asked_movements(spec, assignment), {}};
+  for (const LayerPlace& place : all_layers(spec)) {
+    const LayerForm& form = form_of(assignment.precision[place.id]);
+    if (!has_choice(place) || is_as_in_file(place, assignment)) continue;
+    if (!form.is_weakly_typed())
+      result.left_out.emplace_back(place.layer().name, form.name);
+    else if (requested[place.id] || form.precision == Precision::kFP32)
+      // TensorRT takes tf32 for products in float32.
+      result.layers.emplace_back(place.layer().name,
+                                 form.type == DataType::kUndefined ? name_of(form.stored) : form.request());
+  }
+  return result;
 }
 
 /// A name as a regular expression that matches it alone.
@@ -79,12 +89,17 @@ std::string layer_precisions_form(const Specialization& spec, const Assignment& 
 
 std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const Requests& requested,
                                std::string_view flags) {
+  const Constraints constraints = constraints_of(spec, assignment, requested);
   std::string text = fmt::format(
       "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
       "polygraphy run MODEL --trt{} --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
-      "\"\"\"\n\nimport tensorrt as trt\n\nPRECISIONS = {{\n",
+      "\"\"\"\n\nimport tensorrt as trt\n\n",
       flags);
-  for (const auto& [name, type] : constrained_layers(spec, assignment, requested))
+  if (!constraints.left_out.empty()) text += "# Left out, since only typed models have their formats:\n";
+  for (const auto& [name, format] : constraints.left_out)
+    text += fmt::format("#   {}: {}\n", nlohmann::json(name).dump(), format);
+  text += "PRECISIONS = {\n";
+  for (const auto& [name, type] : constraints.layers)
     text += fmt::format("    {}: trt.{},\n", nlohmann::json(name).dump(), type);
   text +=
       "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precisions of layers; those in float32 hand out float32, "

@@ -86,6 +86,10 @@ static_assert(in_order() && kForms.size() == kPrecisionCount);
 const LayerForm& form_of(Precision precision) noexcept { return kForms[static_cast<std::size_t>(precision)]; }
 std::span<const LayerForm> layer_forms() noexcept { return kForms; }
 
+bool LayerForm::is_weakly_typed() const noexcept {
+  return is_float() || (is_quantized() && activation.encoding->granularity == Granularity::kTensor);
+}
+
 DataType LayerForm::read_type() const noexcept {
   return activation.encoding ? format_of(activation.encoding->format).type : stored;
 }

@@ -53,6 +53,8 @@ struct LayerForm {
   bool is_of_weights() const noexcept { return weight.encoding.has_value() && !is_quantized(); }
   /// Neither of both: all its operands are floats.
   bool is_float() const noexcept { return !weight.encoding.has_value(); }
+  /// Weakly typed networks of TensorRT have it: as a float, or as elements with one scale per tensor.
+  bool is_weakly_typed() const noexcept;
   /// Its activations need scales that are calibrated.
   bool needs_calibration() const noexcept { return activation.scales == ScaleSource::kCalibrated; }
   /// The type in which it reads its activations on a target.
