@@ -299,13 +299,14 @@ def test_the_script_leaves_out_formats_of_typed_models(run, tmp_path):
     nodes = [helper.make_node("MatMul", [a, f"w{i}"], [b], name=f"p{i}") for i, (a, b) in edges]
     weights = [values(f"w{i}", 64, 64) for i in range(3)]
     save(tmp_path, model(nodes, [info("x", [32, 64])], [info("y", [32, 64])], weights))
-    outcome = run("convert", "m.onnx", "--mxfp8", "--nvfp4", "--fp8", "--fp16", "-o", "t.onnx", "--layer-precisions",
-                  "p0:mxfp8", "p1:fp8", "p2:nvfp4", "--save-postprocess-script", "p.py", "--no-python-checks")  # fmt: skip
+    formats = ["--mxfp8", "--nvfp4", "--fp8", "--fp16", "--layer-precisions", "p0:mxfp8", "p1:fp8", "p2:nvfp4"]
+    outcome = run("convert", "m.onnx", *formats, "-o", "t.onnx", "--save-postprocess-script", "p.py")
     assert outcome.code == 0 and "The script leaves out 2 layer(s) ('p0' in mxfp8, ...)" in outcome.out, outcome
     script = (tmp_path / "p.py").read_text()
     assert "run MODEL --trt --fp16 --fp8 --precision-constraints" in script
     assert '#   "p0": mxfp8\n#   "p2": nvfp4\nPRECISIONS = {\n    "p1": trt.fp8,\n}' in script
-    with_script = run("run", "m.onnx", "--trt", "--fp8", "--precision-constraints", "obey", "--trt-npps", "p.py", "-v")
+    words = ["--trt", "--fp8", "--precision-constraints", "obey", "--trt-npps", "p.py", "-v"]
+    with_script = run("run", "m.onnx", *words)
     assert with_script.code == 0 and "p1 [MatMul] | fp8" in with_script.out, with_script
 
 
