@@ -98,8 +98,10 @@ std::string form_obstacle(const Specialization& spec, LayerId id, Precision prec
   if (form.is_float()) return {};
   const Layer& layer = spec.network->layer(id);
   const auto none = [&] { return fmt::format("it has no {} form", form.name); };
-  if (!has_int8_form(spec, id)) return none();
   const bool product = is_product(layer.op->function);
+  const auto is_unknown = [&](TensorId input) { return input != kNone && !spec.shape(input); };
+  if (product && (is_unknown(layer.input(0)) || is_unknown(layer.input(1)))) return std::string(kUnknownShapes);
+  if (!has_int8_form(spec, id)) return none();
   if (!form.products_only) {
     for (std::size_t i = 0; product && i < 2; ++i)
       if (const NumericFormat& in_file = format_of(format_in_file(spec, layer.inputs[i])); in_file.is_float)

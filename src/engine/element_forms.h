@@ -13,6 +13,9 @@
 
 namespace ulpscope {
 
+/// What form_obstacle() says of products that one cannot say more of.
+inline constexpr std::string_view kUnknownShapes = "its shapes are known at run time only";
+
 /// Why the layer cannot compute in this precision, whatever scales there are; empty: it can. Of floats: it always can.
 std::string form_obstacle(const Specialization& spec, LayerId id, Precision precision);
 inline bool has_form(const Specialization& spec, LayerId id, Precision precision) {

@@ -20,6 +20,7 @@ namespace {
 using Extreme = QuantizedChoices::Extreme;
 
 constexpr std::string_view kNotFinite = "its weights hold infinities or NaN";
+constexpr std::string_view kInBody = "bodies of control flow stay float";
 /// The largest weight in int4 whose scale float16 holds.
 constexpr float kLargestInBlocks = 7 * 65504.0f;
 
@@ -146,14 +147,16 @@ std::string QuantizedChoices::refusal(const Specialization& spec, LayerId id, Pr
 
 void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
   if (enabled_.empty()) return;
-  // Most layers have no int8, which is no news: its own messages tell of scales.
+  // Why most layers have no int8 is no news: its own messages tell of scales.
   const bool all_reasons = enabled_.front() != Precision::kINT8;
   std::map<std::pair<std::string_view, std::string>, std::vector<std::string>> layers_by_reason;
-  for (const auto& [l, layer] : spec.network->layers.items()) {
-    if (!is_product(layer.op->function) || spec.folded[l] || !spec.numeric[l]) continue;
-    const std::string reason = obstacle(spec, l, enabled_.front());
-    if (reason.empty() || !(all_reasons || reason == kNotFinite)) continue;
-    const std::vector<Precision> others = possible(l);
+  for (const LayerPlace& place : all_layers(spec)) {
+    const Layer& layer = place.layer();
+    if (!is_product(layer.op->function) || place.folded() || !place.numeric()) continue;
+    const bool in_body = place.holder != kNone;
+    const std::string reason = in_body ? std::string(kInBody) : obstacle(spec, place.id, enabled_.front());
+    if (reason.empty() || !(all_reasons || in_body || reason == kNotFinite || reason == kUnknownShapes)) continue;
+    const std::vector<Precision> others = in_body ? std::vector<Precision>() : possible(place.id);
     layers_by_reason[{others.empty() ? "floats" : name_of(others.front()), reason}].push_back(layer.name);
   }
   for (const auto& [why, layers] : layers_by_reason)

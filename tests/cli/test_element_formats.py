@@ -410,6 +410,28 @@ def test_convert_says_which_products_lack_the_format(run, tmp_path, product):
         assert f"1 layer(s) take floats instead, since its sums of {SUM + 1} products are no multiple" in outcome.text
 
 
+@pytest.mark.parametrize("flag", ["--int8", "--fp8", "--nvfp4", "--int4"])
+def test_products_in_bodies_and_behind_them_stay_float(run, tmp_path, flag):
+    """And the log says so, for int8 as for other formats."""
+    constants = [numpy_helper.from_array(np.ones((SUM, SUM), np.float32), name) for name in ("in_w", "out_w")]
+    constants.append(numpy_helper.from_array(np.array(True), "yes"))
+    branch = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "in_w"], ["b"], "inner")], "branch", [], [info("b", None)]
+    )
+    nodes = [
+        helper.make_node("And", ["flag", "yes"], ["chosen"]),
+        helper.make_node("If", ["chosen"], ["c"], then_branch=branch, else_branch=branch),
+        helper.make_node("Compress", ["c", "rows"], ["d"], axis=0),
+        helper.make_node("MatMul", ["d", "out_w"], ["y"], "outer"),
+    ]
+    inputs = [info("x", [3, SUM]), info("flag", [], TensorProto.BOOL), info("rows", [3], TensorProto.BOOL)]
+    save(tmp_path, model(nodes, inputs, [info("y", [None, SUM])], constants))
+    outcome = run("run", "m.onnx", "--trt", flag, "--assume-lowest")
+    assert outcome.code == 0, outcome
+    assert "2 layer(s) take floats instead, since bodies of control flow stay float: inner" in outcome.text, outcome
+    assert "since its shapes are known at run time only: outer" in outcome.text, outcome
+
+
 def test_an_answer_without_scales_says_that_it_is_calibrated_again(run, tmp_path, product):
     flags = ["--fp8", "--calibration-cache", "scales.cache", "--load-inputs", "in.json"]
     search = ["--metric", "rel-l2", "--threshold", "0.9", "--objective", "smallest", "--save-answer", "a.json"]
