@@ -192,6 +192,14 @@ class HardwareCompatibilityLevel(Enum):
     NONE, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY = range(3)
 
 
+class RuntimePlatform(Enum):
+    SAME_AS_BUILD, WINDOWS_AMD64 = range(2)
+
+
+class TilingOptimizationLevel(Enum):
+    NONE, FAST, MODERATE, FULL = range(4)
+
+
 class PreviewFeature(Enum):
     (
         FASTER_DYNAMIC_SHAPES_0805, DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805, PROFILE_SHARING_0806,
