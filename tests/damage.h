@@ -76,7 +76,8 @@ Json damaged_json(Json document, std::mt19937& random) {
     } else if (above != nullptr && above->is_object() && random() % 8 == 0) {
       above->erase(std::next(above->begin(), static_cast<std::ptrdiff_t>(random() % above->size())));
     } else if (at->is_number_integer() && random() % 2 == 0) {
-      *at = at->template get<std::int64_t>() + static_cast<std::int64_t>(random() % 5) - 2;
+      // Around the largest numbers, too: unsigned, which wrap.
+      *at = static_cast<std::int64_t>(static_cast<std::uint64_t>(at->template get<std::int64_t>()) + random() % 5 - 2);
     } else if (at->is_string() && random() % 2 == 0) {
       *at = damaged(at->template get<std::string>(), random);
     } else {

@@ -75,7 +75,7 @@ void unwrap_array(const NumericFormat& format, const std::uint8_t* in, std::int8
 
 void pack(const NumericFormat& format, const std::uint8_t* codes, std::size_t count, std::uint8_t* out) noexcept {
   const auto bits = static_cast<std::size_t>(format.bits());
-  std::memset(out, 0, packed_bytes(format, count));
+  std::fill_n(out, packed_bytes(format, count), std::uint8_t{0});
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t code = codes[i] & code_mask(format);
     const std::size_t byte = i * bits / 8, offset = i * bits % 8;

@@ -88,8 +88,8 @@ Tensor sum_with_skip(const KernelContext& ctx, int bias) {
   Tensor sum = ctx.has_output(3) ? ctx.output(3) : Tensor(x.type(), x.shape());
   const auto add = [](auto a, auto b) { return a + b; };
   const BinaryLoop loop = find_binary_loop<FloatTypes, decltype(add)>(ctx);
-  map_binary(x, ctx.input(1), sum, loop);
-  if (ctx.has_input(bias)) map_binary(sum, ctx.input(bias), sum, loop);
+  map_binary(x, parameter_as(ctx.input(1), x.type()), sum, loop);
+  if (ctx.has_input(bias)) map_binary(sum, parameter_as(ctx.input(bias), x.type()), sum, loop);
   return sum;
 }
 
