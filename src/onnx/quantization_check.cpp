@@ -333,6 +333,38 @@ class QuantizationCheck {
   const onnx::NodeProto* node_ = nullptr;
 };
 
+/// A zero point in one of the types that have negative numbers though their smallest code is 0.
+bool is_fp8_zero(const onnx::GraphProto& graph, const std::string& name) {
+  const auto fp8 = [](const Proto& value) {
+    return value.data_type() >= Proto::FLOAT8E4M3FN && value.data_type() <= Proto::FLOAT8E5M2FNUZ;
+  };
+  for (const Proto& each : graph.initializer())
+    if (each.name() == name) return fp8(each);
+  for (const onnx::NodeProto& node : graph.node())
+    if (is_constant_node(node) && node.output_size() == 1 && node.output(0) == name)
+      if (const auto* value = find_attribute(node, "value"); value != nullptr && value->has_t()) return fp8(value->t());
+  return false;
+}
+
+std::string relu_before_fp8(const onnx::GraphProto& graph) {
+  std::map<std::string_view, int> readers;
+  for (const auto& output : graph.output()) ++readers[output.name()];
+  for (const onnx::NodeProto& node : graph.node())
+    for (const std::string& input : node.input()) ++readers[input];
+  std::map<std::string_view, const onnx::NodeProto*> relus;
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (node.op_type() == "Relu" && node.output_size() == 1) relus[node.output(0)] = &node;
+    if (node.op_type() == "QuantizeLinear" && node.input_size() == 3)
+      if (const auto relu = relus.find(node.input(0));
+          relu != relus.end() && readers[relu->first] == 1 && is_fp8_zero(graph, node.input(2)))
+        return node_name(*relu->second);
+    for (const onnx::AttributeProto& attribute : node.attribute())
+      if (attribute.has_g())
+        if (std::string found = relu_before_fp8(attribute.g()); !found.empty()) return found;
+  }
+  return {};
+}
+
 std::vector<QuantizationProblem> problems_of(std::span<const std::byte> bytes, ModelFile& file,
                                              const std::filesystem::path& folder, bool ignore_external_data,
                                              bool reads_codes = true) {
@@ -362,6 +394,13 @@ std::vector<QuantizationProblem> problems_in(const std::filesystem::path& path, 
 
 std::vector<QuantizationProblem> check_quantization(const std::filesystem::path& path, const ImportOptions& options) {
   return problems_in(path, options, true);
+}
+
+std::string relu_before_fp8(std::span<const std::byte> model, const std::string& source) {
+  onnx_model::ModelFile file;
+  file.source = source;
+  onnx_model::read_model(model, file);
+  return onnx_model::relu_before_fp8(file.proto.graph());
 }
 
 void warn_of_scales(const std::filesystem::path& path, const ImportOptions& options) {

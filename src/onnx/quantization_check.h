@@ -51,11 +51,15 @@ std::vector<QuantizationProblem> check_quantization(const std::filesystem::path&
 std::vector<QuantizationProblem> check_quantization(std::span<const std::byte> model, const std::string& source,
                                                     const ImportOptions& options);
 
-/// "problem", "TensorRT", "warning".
+/// The first Relu all of whose values go to one QuantizeLinear to fp8, in the main graph or a body; empty: there is none.
+/// ONNX Runtime 1.31 drops it as if these elements had no negative numbers. `source` is used in messages.
+std::string relu_before_fp8(std::span<const std::byte> model, const std::string& source);
+
 /// Warns of scales in the file that are no finite numbers above 0, or denormal: a line for each of both, with its first
 /// node. Reads no codes.
 void warn_of_scales(const std::filesystem::path& path, const ImportOptions& options);
 
+/// "problem", "TensorRT", "warning".
 std::string_view name_of(QuantizationProblem::Severity severity) noexcept;
 /// "Quantization: 2 problems, 1 that TensorRT refuses, 3 warnings", and a line for each; empty where there is none.
 std::string to_text(std::span<const QuantizationProblem> problems);

@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/messages.h"
 #include "onnx/description.h"
 #include "onnx/edit.h"
+#include "onnx/quantization_check.h"
 #include "runners/python_runner.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -46,6 +49,13 @@ class OnnxRuntimeRunner final : public PythonRunner {
   }
   std::string source() const { return path_.empty() ? "model" : path_.string(); }
 
+  /// What ONNX Runtime would drop. It says itself what it finds wrong with a file that cannot be read.
+  std::string dropped_relu() const try {
+    return options_.optimize ? with_model([&](auto bytes) { return relu_before_fp8(bytes, source()); }) : std::string();
+  } catch (const Error&) {
+    return {};
+  }
+
   std::string file() const override { return path_.string(); }
 
   /// ONNX Runtime says the same of a scalar and of an input of any rank.
@@ -62,6 +72,13 @@ class OnnxRuntimeRunner final : public PythonRunner {
                     {"threads", options_.threads},
                     {"optimize", options_.optimize},
                     {"providers", Value::of_strings(options_.providers)}};
+    if (const std::string relu = dropped_relu(); !relu.empty()) {
+      log_warning(
+          "[onnxrt] {}: ONNX Runtime's optimizations drop the Relu '{}' in front of a QuantizeLinear to fp8, and all "
+          "like it; here they are kept. Elsewhere, give its session disabled_optimizers=['ReluQuantRewrite']",
+          source(), relu);
+      args.emplace_back("left_out", Value::of_strings({"ReluQuantRewrite"}));
+    }
     fs::path folder = external_data_dir_;
     const bool edited = options_.mark_all || !options_.outputs.empty() || !options_.exclude_outputs.empty();
     if (edited) {

@@ -140,3 +140,73 @@ def test_ratios_that_are_kept_along_axes_from_the_end():
         made.opset_import[0].version = 19
         shapes[axes[0]] = ulpscope.Engine(made).run(feed)["y"].shape, onnx_runtime(made, feed).shape
     assert shapes == {2: ((1, 1, 5, 6), (1, 1, 5, 6)), -2: ((1, 1, 5, 6), (1, 1, 4, 5))}
+
+
+def test_relu_in_front_of_fp8_quantizers():
+    """ONNX Runtime's ReluQuantRewrite takes 0 for the least of these elements, as of uint8, and drops the Relu."""
+    generator = np.random.default_rng(5)
+    x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((8, 32), (32, 16)))
+    made = model(
+        [
+            node("Relu", ["x"], ["r"]),
+            node("QuantizeLinear", ["r", "s", "z"], ["q"]),
+            node("DequantizeLinear", ["q", "s"], ["d"]),
+            node("MatMul", ["d", "w"], ["y"]),
+        ],
+        [("x", TensorProto.FLOAT, [8, 32])],
+        [("y", TensorProto.FLOAT, [8, 16])],
+        {"s": np.float32(0.01), "w": w},
+    )
+    made.graph.initializer.append(helper.make_tensor("z", TensorProto.FLOAT8E4M3FN, [], b"\0", raw=True))
+    made.opset_import[0].version = 19
+    made.ir_version = 9
+    ours = ulpscope.Engine(made).run({"x": x})["y"]
+    assert far(ours, np.maximum(x, 0) @ w) < 0.05
+    assert far(onnx_runtime(made, {"x": x}, "ORT_DISABLE_ALL"), ours) < 1e-6
+    assert far(onnx_runtime(made, {"x": x}), ours) > 0.5
+    options = onnxruntime.SessionOptions()
+    without = onnxruntime.InferenceSession(
+        made.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ReluQuantRewrite"]
+    )
+    assert far(without.run(None, {"x": x})[0], ours) < 1e-6
+
+
+def test_weights_in_int4_and_int8():
+    """By default they are multiplied by activations that are rounded to int8, by blocks of 32."""
+    generator = np.random.default_rng(6)
+    x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((8, 64), (64, 32)))
+    x[:, 3] *= 50  # What shares its scale loses its digits.
+    codes, scale = np.rint(w * 30).astype(np.int8), np.full(32, 1 / 30, np.float32)
+    made = model(
+        [node("DequantizeLinear", ["w", "s"], ["d"], axis=1), node("MatMul", ["x", "d"], ["y"])],
+        [("x", TensorProto.FLOAT, [8, 64])],
+        [("y", TensorProto.FLOAT, [8, 32])],
+        {"w": codes, "s": scale},
+    )
+    exact = x.astype(np.float64) @ (codes.astype(np.float64) * scale)
+    assert far(onnx_runtime(made, {"x": x}), exact) > 5e-3
+    assert far(onnx_runtime(made, {"x": x}, qdq_matmulnbits_accuracy_level="0"), exact) < 1e-5
+    assert far(ulpscope.Engine(made).run({"x": x})["y"], exact) < 1e-6
+
+
+def test_relus_are_there_where_onnx_runtime_judges_fp8():
+    generator = np.random.default_rng(7)
+    w = {name: (generator.standard_normal((64, 64)) / 6).astype(np.float32) for name in ("v", "w")}
+    made = model(
+        [
+            node("MatMul", ["x", "v"], ["h"], "first"),
+            node("Relu", ["h"], ["r"]),
+            node("MatMul", ["r", "w"], ["y"], "last"),
+        ],
+        [("x", TensorProto.FLOAT, [16, 64])],
+        [("y", TensorProto.FLOAT, [16, 64])],
+        w,
+    )
+    samples = [{"x": generator.standard_normal((16, 64)).astype(np.float32)} for _ in range(4)]
+    answer = ulpscope.search(
+        made, samples, precisions=["fp8"], metric="rel-l2", threshold=0.2, margin=1, objective="smallest",
+        hold_out=False, progress=False,
+    )  # fmt: skip
+    assert not answer.layers
+    check = ulpscope.verify(made, answer, samples, runner="onnxruntime")
+    assert check.passed and check.error == pytest.approx(check.predicted, rel=0.1)

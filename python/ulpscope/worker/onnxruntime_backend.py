@@ -97,15 +97,18 @@ def onnxruntime_operators(server: Any) -> List[str]:
     return sorted({f"{schema.domain}::{schema.name}" for schema in state.get_all_operator_schema()})
 
 
-def _session(ort: Any, source: Any, options: Any, providers: List[str]) -> Any:
-    """ONNX Runtime 1.31 makes integer products of float8 ones, and refuses what it made: those it then leaves alone."""
+def open_session(ort: Any, source: Any, options: Any, providers: List[str], left_out: List[str]) -> Any:
+    """ONNX Runtime 1.31 makes integer products of float8 ones, and refuses what it made: those it then leaves alone.
+
+    left_out: names of optimizations that are not done.
+    """
     try:
-        return ort.InferenceSession(source, options, providers=providers)
+        return ort.InferenceSession(source, options, providers=providers, disabled_optimizers=left_out)
     except Exception as error:  # noqa: BLE001 - as below
         if "float8" not in str(error):
             raise
         return ort.InferenceSession(
-            source, options, providers=providers, disabled_optimizers=["QDQSelectorActionTransformer"]
+            source, options, providers=providers, disabled_optimizers=[*left_out, "QDQSelectorActionTransformer"]
         )
 
 
@@ -117,8 +120,12 @@ def onnxruntime_open(
     providers: Optional[List[str]] = None,
     threads: int = 0,
     optimize: bool = True,
+    left_out: Optional[List[str]] = None,
 ) -> Dict[str, Any]:
-    """A session for a model by path, or by bytes (then `path` is for messages): its handle, inputs and outputs."""
+    """A session for a model by path, or by bytes (then `path` is for messages): its handle, inputs and outputs.
+
+    left_out: names of optimizations that are not done.
+    """
     ort = _onnxruntime()
     if model is None and not os.path.isfile(path):
         raise WorkerError("not_found", f"[onnxrt] {path}: expected an ONNX model, got no such file")
@@ -133,12 +140,12 @@ def onnxruntime_open(
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.path.abspath(external_data_dir))
     chosen = find_providers(providers or [], ort.get_available_providers())
     try:
-        session = _session(ort, source, options, chosen)
+        session = open_session(ort, source, options, chosen, left_out or [])
         if any(value.type not in TYPES for value in session.get_outputs()):
             if not isinstance(source, bytes):
                 folder = external_data_dir or os.path.dirname(os.path.abspath(source))
                 options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-            session = _session(ort, _with_tensor_outputs(source), options, chosen)
+            session = open_session(ort, _with_tensor_outputs(source), options, chosen, left_out or [])
     except WorkerError:
         raise
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
