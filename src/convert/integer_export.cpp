@@ -151,7 +151,7 @@ TypedChanges::Quantized IntegerExport::quantize(const Assignment& assignment, La
   }
   result.axis = std::max<std::int64_t>(axis, 0);
   result.type = format_of(encoding.format).type;
-  result.elements = std::move(made.elements);
+  result.elements = made.elements.cast(result.type);  // A byte each, for as long as the model is written and proven.
   result.scales = std::move(made.scales);
   result.scale_type = format_of(encoding.scale).type;
   if (encoding.second_scale) result.second = made.second;

@@ -35,10 +35,10 @@ struct TypedChanges {
   struct Quantized {
     LayerId layer;
     std::size_t input;
-    /// Of a constant, as float32; null: an activation, which gets a QuantizeLinear before it. Layers that have these
+    /// Of a constant, in `type`; null: an activation, which gets a QuantizeLinear before it. Layers that have these
     /// elements in common share one initializer.
     Tensor elements;
-    DataType type = DataType::kInt8;           ///< In which elements are stored.
+    DataType type = DataType::kInt8;
     Tensor scales;                             ///< float32: one element and no dimension, or one per index of `axis`.
     DataType scale_type = DataType::kFloat32;  ///< In which scales are stored: numbers of it. uint8: codes of E8M0.
     std::optional<float> second;               ///< Multiplied into the scales by a DequantizeLinear of their own.

@@ -23,8 +23,9 @@ Tensor codes_of_powers(const Tensor& powers) {
   return codes;
 }
 
-/// Matrices of float32, each transposed.
-Tensor turned(const Tensor& matrices) {
+/// Matrices, each transposed.
+Tensor turned(const Tensor& values) {
+  const Tensor matrices = values.cast(DataType::kFloat32);
   Shape shape = matrices.shape();
   const std::size_t rank = shape.size();
   std::swap(shape[rank - 2], shape[rank - 1]);
@@ -34,7 +35,7 @@ Tensor turned(const Tensor& matrices) {
     for (std::int64_t c = 0; c < columns; ++c)
       for (std::int64_t r = 0; r < rows; ++r)
         result.data<float>()[first + c * rows + r] = matrices.data<float>()[first + r * columns + c];
-  return result;
+  return result.cast(values.type());
 }
 
 }  // namespace
