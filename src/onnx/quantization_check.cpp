@@ -137,13 +137,38 @@ class QuantizationCheck {
     if (const onnx::NodeProto* maker = graph_->producer(name);
         maker != nullptr && role_of(*maker) == Role::kDequantize && maker->input_size() > 1)
       check_scaled_scales(*maker);
-    else if (maker != nullptr && maker->op_type() == "Cast" && maker->input_size() == 1)
+    else if (maker != nullptr && (maker->op_type() == "Cast" || maker->op_type() == "Identity") &&
+             maker->input_size() == 1)
       check_numbers(maker->input(0), false);
     if (!graph_->is_settled(name))
       add(Severity::kTensorRt, Kind::kComputedScale,
           "the scale '{}' is computed when the network runs; TensorRT wants a constant, or scales of its dynamic "
           "quantizers",
           name);
+  }
+
+  /// Scales of blocks in floats. Those of NVFP4 are numbers of E4M3, of four digits, times one number; powers of two
+  /// are such, too. ModelOpt made codes by scales that it rounded to E4M3 afterwards.
+  void check_rounded(const std::string& name) {
+    const Tensor scales = graph_->elements(name);
+    if (!scales || is_storage_only(scales.type())) return;
+    const Tensor wide = scales.cast(DataType::kFloat32);
+    const std::span<const float> all = wide.values<float>();
+    const double largest = all.empty() ? 0 : std::ranges::max(all);
+    if (!(largest > 0) || std::isinf(largest)) return;
+    const NumericFormat* format = format_of(scales.type());
+    const double slack = std::ldexp(32.0, format == nullptr ? -23 : -format->mantissa_bits);
+    for (double digits = 8; digits < 16; ++digits)
+      if (std::ranges::all_of(all, [&](float scale) {
+            int exponent = 0;
+            const double same = 16 * std::frexp(scale * digits / largest, &exponent);
+            return std::abs(same - std::rint(same)) <= slack;
+          }))
+        return;
+    add(Severity::kWarning, Kind::kUnroundedScale,
+        "the scales of blocks in '{}' are no numbers of float8e4m3fn under one scale, which those of NVFP4 are: "
+        "TensorRT rounds them, after the codes were made; try to round them first",
+        name);
   }
 
   // --- Codes
@@ -225,6 +250,7 @@ class QuantizationCheck {
     if (partial)
       add(Severity::kTensorRt, Kind::kPartialBlock, "blocks of {} do not divide the {} elements along axis {} of '{}'",
           block, data[blocked[0]], blocked[0], node_->input(0));
+    if (fp4) check_rounded(node_->input(1));
     check_codes(blocked[0], data, scale);
   }
 

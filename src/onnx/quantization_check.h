@@ -24,6 +24,7 @@ struct QuantizationProblem {
     kScaleValue,      ///< 0, negative, NaN or infinite.
     kDenormalScale,   ///< A number that its type holds with fewer bits.
     kVanishingBlock,  ///< The scale of a block of a scaled scale is 0.
+    kUnroundedScale,  ///< Blocks of fp4 whose scales are no numbers of E4M3 under one scale.
     kScaleType,       ///< E8M0 or E4M3 where TensorRT wants a wider float.
     kDefaultAxis,     ///< Nothing says which axis the blocks of 4-bit floats lie along.
     kScaleShape,      ///< Scales that fit no axis.
@@ -51,8 +52,8 @@ std::vector<QuantizationProblem> check_quantization(const std::filesystem::path&
 std::vector<QuantizationProblem> check_quantization(std::span<const std::byte> model, const std::string& source,
                                                     const ImportOptions& options);
 
-/// The first Relu all of whose values go to one QuantizeLinear to fp8, in the main graph or a body; empty: there is none.
-/// ONNX Runtime 1.31 drops it as if these elements had no negative numbers. `source` is used in messages.
+/// The first Relu all of whose values go to one QuantizeLinear to fp8, in the main graph or a body; empty: there is
+/// none. ONNX Runtime 1.31 drops it as if these elements had no negative numbers. `source` is used in messages.
 std::string relu_before_fp8(std::span<const std::byte> model, const std::string& source);
 
 /// Warns of scales in the file that are no finite numbers above 0, or denormal: a line for each of both, with its first

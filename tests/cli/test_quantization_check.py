@@ -88,6 +88,12 @@ def short_scales(value):
     return model(nodes, {"w": ramp((4, 32), 7, I4), "h": np.full((4, 2), value, np.float16)})
 
 
+def of_copied_scale(value):
+    nodes = [node("Identity", ["h"], ["s"], "copy"), node("DequantizeLinear", ["w", "s"], ["d"], "dq"),
+             node("Add", ["x", "d"], ["y"], "add")]  # fmt: skip
+    return model(nodes, {"w": ramp((4, 32), 127), "h": F(value)})
+
+
 def computed_scale():
     nodes = [node("ReduceMax", ["x"], ["s"], "max", keepdims=0), node("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
              node("DequantizeLinear", ["q", "s", "z"], ["y"], "dq")]  # fmt: skip
@@ -192,6 +198,13 @@ VIOLATIONS = {
         REFUSED,
         "blocks of 16 do not divide the 40 elements along axis 1",
     ),
+    "scales of fp4 that were not rounded": (
+        weights(ramp((4, 32), 6, E2M1), np.sqrt(np.arange(1, 9, dtype=F)).reshape(4, 2), axis=-1, block_size=16),
+        "dq",
+        WARNING,
+        "the scales of blocks in 's' are no numbers of float8e4m3fn under one scale",
+    ),
+    "negative behind an Identity": (of_copied_scale(-0.1), "dq", PROBLEM, "1 of the 1 scales in 'h' is negative"),
     "no block": (weights(INT4, np.ones((4, 5), F), axis=1, block_size=16), "dq", PROBLEM, "fit no blocks of 16"),
     "other axis": (
         weights(ramp((32, 32), 7, I4), np.ones((32, 2), F), axis=0, block_size=16),
@@ -253,6 +266,19 @@ WELL_FORMED = {
     ),
     "zeros": weights(np.zeros((4, 32), F).astype(I4), np.ones((4, 2), F), axis=1, block_size=16),
     "nvfp4": nvfp4([[1, 2], [448, 3], [4, 1], [2, 5]]),
+    "scales of fp4 that were rounded": weights(
+        ramp((4, 32), 6, E2M1),
+        np.linspace(9, 448, 8, dtype=F).reshape(4, 2).astype(E4M3).astype(F) * F(0.003),
+        axis=-1,
+        block_size=16,
+    ),
+    "the same in float16": weights(
+        ramp((4, 32), 6, E2M1),
+        (np.linspace(9, 448, 8, dtype=F).reshape(4, 2).astype(E4M3).astype(F) * F(0.003)).astype(np.float16),
+        axis=-1,
+        block_size=16,
+        output_dtype=FLOAT,
+    ),
     "mxfp8": mxfp8(np.array([[127], [0], [120], [254]], np.uint8)),
     "dynamic fp4": fp4_dynamic(-1, (2, 16, 32)),
     "two consumers": activations(
