@@ -117,6 +117,7 @@ WeightLoss weight_loss(const Tensor& values, const Quantized& stored, const Enco
     const Share& share = shares[s];
     if (share.largest == 0) continue;
     ++result.shares;
+    if (!layout.blocked) result.gone += share.vanished;
     const double scale = scale_of(static_cast<std::int64_t>(s));
     if (share.largest * 2 < top * scale) {
       ++result.too_small;
@@ -173,6 +174,13 @@ std::string explain_loss(const WeightLoss& loss, std::int64_t weights, Reason& r
     return fmt::format(
         "; {} of {} blocks are swallowed by their largest value: up to {:.3g}x the others, which lose more than half",
         loss.swallowed, loss.shares, loss.peak);
+  }
+  if (static_cast<double>(loss.gone) >= kLost * static_cast<double>(weights)) {
+    reason.kind = ReasonKind::kUnderflow;
+    reason.count = loss.gone;
+    reason.total = weights;
+    return fmt::format("; scale underflow: {} of {} become 0 beside the largest that their scale is made for",
+                       loss.gone, weights);
   }
   return {};
 }

@@ -24,6 +24,7 @@ struct WeightLoss {
   std::int64_t too_small = 0, shares = 0;
   double smallest_scale = 0;  ///< Of these.
   std::int64_t vanished = 0;  ///< Their values that become 0 and are not.
+  std::int64_t gone = 0;      ///< Those of all shares, of formats without blocks.
 
   /// The channel with the largest root mean square, of those that share scales with others, against the median one;
   /// and what the others lose (as `relative`) that share a scale with it.

@@ -97,6 +97,12 @@ TEST(WeightLoss, NamesScalesThatUnderflow) {
   EXPECT_EQ(found.reason.count, kSum * kColumns / 2);
   // Powers of two are as small as floats.
   EXPECT_EQ(explained(kMXFP8, weights).loss.too_small, 0);
+  EXPECT_EQ(explained(kMXFP8, weights).text, "");
+  // The one scale of fp8 is made for the largest weight.
+  const Explained of_one_scale = explained(kFP8, weights);
+  EXPECT_EQ(of_one_scale.text,
+            "; scale underflow: 8192 of 16384 become 0 beside the largest that their scale is made for");
+  EXPECT_EQ(of_one_scale.reason.kind, ReasonKind::kUnderflow);
 }
 
 /// OCP's scales leave values up to 1.99 times the largest element.
