@@ -20,8 +20,8 @@
 namespace ulpscope {
 
 struct ConvertOptions {
-  /// Of a search with this model: its kept layers and repairs. One that keeps all layers gives the model as it is, with a
-  /// warning; without an answer, nothing to lower is Error(kUnsupported).
+  /// Of a search with this model: its kept layers and repairs. One that keeps all layers gives the model as it is, with
+  /// a warning; without an answer, nothing to lower is Error(kUnsupported).
   std::optional<AnswerFile> answer;
   /// Layers that stay in float32: names of layers or ONNX nodes, operators ("Softmax"), or patterns of these.
   std::vector<std::string> keep;
@@ -79,11 +79,12 @@ struct ConvertedModel {
 };
 
 /// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole, and only after
-/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on all samples
-/// (inputs by name; at least one, the first decides the shapes).
-/// Throws Error: kInvalidArgument for names, types and samples that do not fit, and an answer of another model;
-/// kUnsupported when nothing can be lowered or for precisions that a file cannot say; kInvalidFile when onnx.checker or
-/// ONNX Runtime refuse it; kIo. InternalError when the file computes other bits.
+/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on two of the
+/// samples (inputs by name; at least one, the first decides the shapes), one of each other set of shapes, and all where
+/// these do not run each body that any of them runs. Throws Error: kInvalidArgument for names, types and samples that
+/// do not fit, and an answer of another model; kUnsupported when nothing can be lowered or for precisions that a file
+/// cannot say; kInvalidFile when onnx.checker or ONNX Runtime refuse it; kIo. InternalError when the file computes
+/// other bits.
 ULPSCOPE_API ConvertedModel convert(const Model& model, const std::filesystem::path& path,
                                     std::span<const TensorsByName> samples, const ConvertOptions& options = {});
 

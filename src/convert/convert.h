@@ -61,7 +61,7 @@ struct TypedModel {
 };
 
 /// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole and only after
-/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on all samples.
+/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment (convert/proof.h).
 /// `spec` is that of `network` for the first sample's shapes, `model` the file that the network was imported from;
 /// what `repairs` changed is changed in the network. Logs what it does.
 /// Throws Error: kInvalidArgument for unknown names and types in io_types, kUnsupported when nothing can be lowered or

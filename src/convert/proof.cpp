@@ -10,7 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 
 #include "backend/backend.h"
 #include "core/messages.h"
@@ -26,16 +26,8 @@
 namespace ulpscope {
 namespace {
 
-/// Bytes of outputs that wait for those of the other network.
-constexpr std::size_t kKeptOutputs = std::size_t{256} << 20;
-
 /// Bytes for all runs that are done at a time: so much, and as much as they take, up to the last.
 constexpr std::size_t kWorking = std::size_t{160} << 20, kMostWorking = std::size_t{2048} << 20;
-
-/// The same of outputs under a limit (0: none).
-std::size_t kept_bytes(std::size_t memory_limit) {
-  return memory_limit == 0 ? kKeptOutputs : std::clamp<std::size_t>(memory_limit / 4, 1, kKeptOutputs);
-}
 
 void compare(const Network& network, const Network& typed, std::size_t output, std::size_t sample, Fusion level,
              Tensor expected, Tensor actual) {
@@ -132,30 +124,32 @@ class ProofRunner {
       ++begun;
       take(r, naming_file(network_, [&] { return plan_of(runs[r])->run(samples_[runs[r].sample].inputs); }));
     };
-    run_tasks(0, runs.size(), share_of(runs, plans), task, [&] { tell(std::min(begun + 1, runs.size())); });
+    ThreadShare share{1, num_threads()};
+    if (runs.size() > 1 && num_threads() > 1) {
+      const ProofRun& largest = *std::ranges::max_element(
+          runs, {}, [&](const ProofRun& each) { return bytes_of(samples_[each.sample].inputs); });
+      plans[largest.level].expect(samples_[largest.sample].shapes);
+      const std::size_t bytes = plan_of(largest)->arena_bytes(), limit = options_.memory_limit;
+      share = share_threads(runs.size(), bytes, limit != 0 ? limit / 4 : std::min(kMostWorking, kWorking + 2 * bytes));
+    }
+    run_tasks(0, runs.size(), share, task, [&] { tell(std::min(begun + 1, runs.size())); });
     tell(runs.size());
   }
 
  private:
-  ThreadShare share_of(std::span<const ProofRun> runs, std::map<Fusion, ByShapes<const Plan>>& plans) {
-    if (runs.size() < 2 || num_threads() < 2) return {1, num_threads()};
-    const ProofRun& largest = *std::ranges::max_element(
-        runs, {}, [&](const ProofRun& each) { return bytes_of(samples_[each.sample].inputs); });
-    const auto& shapes = samples_[largest.sample].shapes;
-    ByShapes<const Plan>& of_level = plans[largest.level];
-    of_level.expect(shapes);
-    const std::size_t bytes =
-        of_level.use(shapes, [&] { return executable_.plan_for(shapes, executable_.assignment(), largest.level); })
-            ->arena_bytes();
-    const std::size_t limit = options_.memory_limit;
-    return share_threads(runs.size(), bytes, limit != 0 ? limit / 4 : std::min(kMostWorking, kWorking + 2 * bytes));
-  }
-
   const Network& network_;
   Executable& executable_;
   const std::vector<ProofSample>& samples_;
   const TypedModelOptions& options_;
 };
+
+/// Of each sample whether its bits are compared first: two, and one of every other set of shapes.
+std::vector<bool> first_samples(const std::vector<ProofSample>& samples) {
+  std::set<std::vector<Shape>> seen;
+  std::vector<bool> result;
+  for (const ProofSample& each : samples) result.push_back(seen.insert(each.shapes).second || result.size() < 2);
+  return result;
+}
 
 /// Of the types that the network declares.
 TensorMap named(const Network& network, const std::vector<Tensor>& outputs) {
@@ -166,12 +160,6 @@ TensorMap named(const Network& network, const std::vector<Tensor>& outputs) {
     result.push_back({info.name, other ? outputs[o].cast(info.type) : outputs[o]});
   }
   return result;
-}
-
-/// Of the bodies that no sample ran so far, those that none did now.
-void keep_idle(std::vector<std::string> now, std::optional<std::vector<std::string>>& idle) {
-  if (idle) std::erase_if(now, [&](const auto& body) { return std::ranges::find(*idle, body) == idle->end(); });
-  idle = std::move(now);
 }
 
 void warn_of_idle(const std::vector<std::string>& bodies) {
@@ -192,7 +180,6 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
   options.memory_limit = typed_options.memory_limit = convert_options.memory_limit;
-  const std::size_t kept_outputs = kept_bytes(options.memory_limit);
   options.constraints = ConstraintMode::kObey;  // As what the assignment was made with, for what bodies store.
   typed_options.strongly_typed = true;
   typed_options.accumulation = assignment.accumulation;
@@ -209,42 +196,42 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   if (samples.empty()) return 0;
   const auto first_spec = specialize(*typed, samples.front().shapes);
   const Assignment types = assign_precisions(*first_spec, typed_options);
-  std::optional<std::vector<std::string>> idle;
-  // One network after the other, as many samples as outputs are kept of: never the weights of both.
-  std::size_t run_bytes = 0;  // Of outputs; 0: not known yet.
-  for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
-    std::vector<ProofRun> runs;
-    std::vector<Outputs> expected;
-    {
-      Executable original(network, assignment, options);
-      ProofRunner runner(network, original, samples, convert_options);
-      for (std::size_t bytes = 0; end < samples.size() && bytes < kept_outputs;) {
-        std::vector<ProofRun> next;
-        const std::size_t fitting = run_bytes == 0 ? 1 : std::max((kept_outputs - bytes) / run_bytes, std::size_t{1});
-        for (const std::size_t last = end + std::min(fitting, samples.size() - end); end < last; ++end)
-          for (Fusion level : levels_of(end)) next.push_back({end, level});
-        const std::size_t before = expected.size();
-        expected.resize(before + next.size());
-        runner.run(next, [&](std::size_t r, Outputs each) { expected[before + r] = std::move(each); });
-        for (std::size_t r = before; r < expected.size(); ++r) {
-          bytes += bytes_of(expected[r]);
-          run_bytes = std::max(run_bytes, bytes_of(expected[r]));
-        }
-        runs.insert(runs.end(), next.begin(), next.end());
-      }
-      keep_idle(original.idle_bodies(assignment), idle);
-    }
-    for (std::size_t r = 0; r < runs.size(); ++r)
-      if (runs[r].level == convert_options.fusion) outputs.push_back(named(network, expected[r]));
-    Executable converted(*typed, types, typed_options, first_spec);
-    ProofRunner(network, converted, samples, convert_options).run(runs, [&](std::size_t r, Outputs actual) {
-      for (std::size_t o = 0; o < actual.size(); ++o)
-        compare(network, *typed, o, runs[r].sample, runs[r].level, std::move(expected[r][o]), std::move(actual[o]));
-      expected[r].clear();
+  std::vector<ProofRun> runs;
+  for (std::size_t s = 0; s < samples.size(); ++s)
+    for (const Fusion level : levels_of(s)) runs.push_back({s, level});
+  std::vector<Outputs> expected(runs.size());
+  std::vector<std::string> idle;
+  {  // One network after the other: never the weights of both.
+    Executable original(network, assignment, options);
+    ProofRunner(network, original, samples, convert_options).run(runs, [&](std::size_t r, Outputs each) {
+      expected[r] = std::move(each);
     });
+    idle = original.idle_bodies(assignment);
   }
-  warn_of_idle(*idle);
-  return static_cast<int>(samples.size() + (both_levels ? 1 : 0));
+  warn_of_idle(idle);
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    if (runs[r].level == convert_options.fusion) outputs.push_back(named(network, expected[r]));
+  Executable converted(*typed, types, typed_options, first_spec);
+  const std::vector<bool> is_first = first_samples(samples);
+  const auto prove = [&](bool first) {
+    std::vector<ProofRun> compared;
+    std::vector<Outputs> wanted;
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      if (is_first[runs[r].sample] == first) {
+        compared.push_back(runs[r]);
+        wanted.push_back(std::move(expected[r]));
+      }
+    ProofRunner(network, converted, samples, convert_options).run(compared, [&](std::size_t r, Outputs actual) {
+      for (std::size_t o = 0; o < actual.size(); ++o)
+        compare(network, *typed, o, compared[r].sample, compared[r].level, std::move(wanted[r][o]),
+                std::move(actual[o]));
+      wanted[r].clear();
+    });
+    return static_cast<int>(compared.size());
+  };
+  const int count = prove(true);
+  // What a file stores depends on shapes and on the bodies that run.
+  return converted.idle_bodies(types).size() > idle.size() ? count + prove(false) : count;
 }
 
 }  // namespace ulpscope

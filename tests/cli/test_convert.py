@@ -247,10 +247,21 @@ def test_io_types(run, tmp_path):
     assert [v.type.tensor_type.elem_type for v in [*typed.input, *typed.output]] == [HALF, FLOAT, HALF]
 
 
-def test_samples_are_checked_once_and_the_first_without_fusion_too(run, tmp_path):
+def test_bits_are_compared_on_two_samples_and_the_first_without_fusion_too(run, tmp_path):
     save(tmp_path, needs_constraints())
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--iterations", "5")
-    assert outcome.code == 0 and "ulpscope (6 runs, equal in every bit)" in outcome.out, outcome
+    assert outcome.code == 0 and "ulpscope (3 runs, equal in every bit)" in outcome.out, outcome
+    assert "on 5 sample(s)" in outcome.out, outcome
+
+
+def test_bits_are_compared_on_every_set_of_shapes(run, tmp_path):
+    save(tmp_path, model([helper.make_node("Exp", ["x"], ["y"], name="e")], [info("x", ["n"])], [info("y", ["n"])]))
+    (tmp_path / "d.py").write_text(
+        "import numpy as np\n\ndef load_data():\n"
+        "    for n in (1, 1, 1, 2, 2, 3):\n        yield {'x': np.ones(n, np.float32)}\n"
+    )
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--data-loader-script", "d.py")
+    assert outcome.code == 0 and "ulpscope (5 runs, equal in every bit)" in outcome.out, outcome
 
 
 def test_progress_counts_runs(run, tmp_path):

@@ -264,9 +264,9 @@ TEST(Convert, ChecksSamplesSideBySideAndReportsEachRunOnce) {
       here &= std::this_thread::get_id() == caller;
     };
     const TypedModel result = test.run(build, requested, "side_by_side");
-    EXPECT_EQ(result.checked, 8);  // The first one without fusion, too.
-    // Both networks run on each, and one more call comes before the file is looked at by others.
-    EXPECT_EQ(runs, 2 * 8 + 1);
+    EXPECT_EQ(result.checked, 3);  // Two samples, the first one without fusion, too.
+    // The assignment runs on each, and one more call comes before the file is looked at by others.
+    EXPECT_EQ(runs, 8 + 3 + 1);
     EXPECT_TRUE(here);
     ASSERT_EQ(result.outputs.size(), 7u);
     if (outputs.empty()) outputs = result.outputs;
