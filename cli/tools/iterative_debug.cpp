@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "compare/results.h"
 #include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
@@ -177,9 +176,8 @@ bool DebugIterations::attempt(int remaining, const std::function<bool()>& make, 
 
 void DebugIterations::finish() const {
   log(kFinishLevel,
-      fmt::format(
-          "Finished {} iteration(s) | Passed: {}/{} | Pass Rate: {}%", count_, passed_, count_,
-          python_float(count_ == 0 ? 0.0 : static_cast<double>(passed_) * 100.0 / static_cast<double>(count_))));
+      fmt::format("Finished {} iteration(s) | Passed: {}/{} | Pass Rate: {:.2f}%", count_, passed_, count_,
+                  count_ == 0 ? 0.0 : static_cast<double>(passed_) * 100.0 / static_cast<double>(count_)));
 }
 
 }  // namespace ulpscope::cli

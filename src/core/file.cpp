@@ -121,7 +121,7 @@ class TemporaryFile {
       file_ = Descriptor(::mkostemp(name_.data(), O_CLOEXEC));
       if (file_.get() < 0) {
         name_.clear();
-        throw_system(target_, "create a file beside it", errno);
+        throw_system(target_, "write into its folder", errno);
       }
       ::flock(file_.get(), LOCK_EX);
       struct stat info {};

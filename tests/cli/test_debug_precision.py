@@ -71,12 +71,17 @@ def test_lines(run, model, tmp_path):
                    "sys.exit(0 if json.load(open('i.json'))['iteration'] != 1 else 3)")
     outcome = run("debug", "precision", model, *BASE, "--iter-info", "i.json", "--check", *check)
     assert outcome.code == 0
-    for line in [r"\[I\] Using DataType\.FLOAT as higher precision",
-                 r"\[I\]     RUNNING \| Iteration 1 \| Approximately 3 iteration\(s\) remaining",
-                 r"\[I\]     Selecting first 6 layer\(s\) to run in higher precision",
-                 r"\[I\]     Running check command: .*check.py", r"\[I\]     PASSED \| Iteration 1 \| Duration .*s",
-                 r"\[I\]     ========== CAPTURED STDOUT ==========", r"\[E\]     ========== CAPTURED STDERR ==========",
-                 r"\[E\]     FAILED \| Iteration 2 \| Duration .*s", r"\[I\] Finished 4 iteration\(s\) \| Passed: 3/4 \| Pass Rate: 75.0%"]:
+    for line in [
+        r"\[I\] Using DataType\.FLOAT as higher precision",
+        r"\[I\]     RUNNING \| Iteration 1 \| Approximately 3 iteration\(s\) remaining",
+        r"\[I\]     Selecting first 6 layer\(s\) to run in higher precision",
+        r"\[I\]     Running check command: .*check.py",
+        r"\[I\]     PASSED \| Iteration 1 \| Duration .*s",
+        r"\[I\]     ========== CAPTURED STDOUT ==========",
+        r"\[E\]     ========== CAPTURED STDERR ==========",
+        r"\[E\]     FAILED \| Iteration 2 \| Duration .*s",
+        r"\[I\] Finished 4 iteration\(s\) \| Passed: 3/4 \| Pass Rate: 75.00%",
+    ]:
         assert re.search(f"^{line}", outcome.out, re.M), (line, outcome)
     assert outcome.out.count("CAPTURED STDOUT") == 1, "only the failed try shows its output"
     assert not (tmp_path / "i.json").exists()
@@ -86,7 +91,7 @@ def test_nothing_found_is_status_0(run, model):
     outcome = run("debug", "precision", model, *BASE, "--check", "false")
     assert outcome.code == 0 and counts(outcome) == [6]
     assert "[E]     Could not find a configuration that satisfied accuracy requirements." in outcome.out
-    assert "Passed: 0/1 | Pass Rate: 0.0%" in outcome.out
+    assert "Passed: 0/1 | Pass Rate: 0.00%" in outcome.out
     outcome = run("debug", "precision", model, *BASE, "--mode", "linear", "--check", "false")
     assert outcome.code == 0 and counts(outcome) == [0, 1, 2, 3, 4, 5, 6]
 
