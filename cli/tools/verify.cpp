@@ -295,6 +295,13 @@ class VerifyTool : public Tool {
     }
     const std::string text = fmt::format("The answer {} on {}: {}", passed ? "holds" : "does not hold", place(), line);
     log(passed ? LogLevel::kInfo : LogLevel::kError, text);
+    if (real && passed && !predicted.passed())
+      log_warning(
+          "[verify] The emulation fails on these samples ({}): it rounds each value that the typed model stores in a "
+          "low "
+          "type, and {} keeps some of them in float32. An engine may round as the emulation does; try a search with "
+          "these samples",
+          text_of(predicted), place());
     if (json_) save_json(answer, samples, judged, predicted);
     return passed ? 0 : 1;
   }

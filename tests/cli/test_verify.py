@@ -87,6 +87,16 @@ def test_the_typed_model_elsewhere(run, model, answer, tmp_path):
     assert verdict["predicted"]["used"] > 0
 
 
+def test_a_runner_that_rounds_less_than_the_emulation(run, model, answer, tmp_path):
+    """The model itself in the place of the typed one: it holds a tolerance that no layer in fp16 does."""
+    fresh = save_inputs(tmp_path / "fresh.json", samples([5]))
+    words = ["verify", model, "--answer", answer, "--load-inputs", fresh, "--runner", "onnxrt", "--typed", model]
+    outcome = run(*words, "--atol", "0", "--rtol", "1e-7")
+    assert outcome.code == 0 and "The answer holds on onnxrt" in outcome.out, outcome
+    assert re.search(r"\[W\] \[verify\] The emulation fails on these samples \(.* times the tolerance", outcome.text)
+    assert "The emulation fails" not in run(*words, "--atol", "1e-3", "--rtol", "1e-2").text
+
+
 def near_zero(path):
     """A sigmoid of about -15, of which ONNX Runtime's float32 has no three digits."""
     random = np.random.default_rng(0)
