@@ -1,5 +1,6 @@
 # The program and the Python package on a slim base:
-#   docker build -t ulpscope . && docker run --rm -v "$PWD:/work" ulpscope precision search model.onnx --fp16 --load-inputs samples.npz
+#   docker build -t ulpscope .
+#   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/work" ulpscope precision search model.onnx --fp16 --load-inputs samples.npz
 # Other bases: debian:12-slim, ubuntu:24.04, or what has glibc 2.34 or later and either Python 3.11 or later or apt.
 ARG BASE=python:3.12-slim-bookworm
 

@@ -117,8 +117,8 @@ for python in "${pythons[@]}"; do
   fi
   rm -rf "$work"
   mkdir -p "$work"
-  echo "[wheel] compiling for $tag${target:+ on $target}"
   log=build/wheel-$tag${target:+-$target}.log
+  echo "[wheel] compiling for $tag${target:+ on $target} (minutes, less with what ccache has); log: $log"
   # The same compiler, flags and folders as for build/release, so that ccache has the results; auditwheel brings oneDNN.
   env CXX="${CXX:-c++}" "${compile[@]}" "$tools/bin/pip" wheel . "${cross[@]}" --no-deps --no-build-isolation -v -w "$work" \
     --config-settings=cmake.define.ULPSCOPE_VENV="$PWD/.venv" --config-settings=cmake.define.ULPSCOPE_WHEEL_WITH_ONEDNN=OFF >"$log" 2>&1 </dev/null ||
