@@ -193,7 +193,7 @@ std::string slower_text(const AnswerFile& file) {
   std::vector<std::string> ways;
   if (low) ways.push_back(search_command(file, no_margin()));
   if (high && is_proven)
-    ways.push_back(file.path.empty() || file.model.empty()
+    ways.push_back(file.command.empty() || file.path.empty() || file.model.empty()
                        ? std::string("--objective fastest (objective=\"fastest\" in Python)")
                        : fmt::format("ulpscope convert {} --answer {} --objective fastest -o {}",
                                      shell_word(file.model), shell_word(file.path.string()),

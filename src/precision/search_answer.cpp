@@ -284,9 +284,6 @@ std::string sentence_where_found(SearchState& search, const std::string& after) 
                        static_cast<double>(answer.bits->bits()) / 8e6, answer.bits->weights(),
                        answer.bits->layers.size(), after);
   if (answer.kept.empty()) return "No layer needs more precision" + after;
-  if (search.rule().may_stay_high && search.verdict.best == search.space().highest())
-    return fmt::format("Stay in {}: nothing that passes is faster than everything in {} ({:.4g} us on {}){}", highest,
-                       highest, answer.time_us, answer.target, after);
   const auto for_time = std::ranges::count_if(
       answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kFaster; });
   if (for_time == 0)

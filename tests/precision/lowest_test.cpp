@@ -190,6 +190,10 @@ TEST(Slower, NamesTheCommandsOfWhatIsFaster) {
                     HasSubstr("ulpscope convert m.onnx --answer m.fp16.answer.json --objective fastest -o "
                               "m.fp16.answer.fastest.onnx"),
                     HasSubstr("ulpscope precision search m.onnx --objective smallest --margin 1")));
+  AnswerFile of_python = file;
+  of_python.command.clear();
+  EXPECT_THAT(slower_text(of_python),
+              AllOf(HasSubstr("objective=\"fastest\" in Python"), Not(HasSubstr("ulpscope convert"))));
   file.answer.sets.clear();
   EXPECT_THAT(slower_text(file), HasSubstr("ulpscope precision search m.onnx --objective fastest"));
   // Where it was the fastest that was looked for, without the launches of casts, no command finds a faster one.
