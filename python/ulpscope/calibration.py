@@ -133,7 +133,8 @@ def warn_of_error(
     errors = {name: error_of(name) for name in ("entropy", "max", "percentile") if name != own}
     others = ", ".join(f"{name!r} {value:.3g}" for name, value in errors.items())
     best = min(errors, key=lambda name: errors[name])
-    advice = f"try method={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
+    argument = "method" if where == "calibrate" else "calibration_method"
+    advice = f"try {argument}={best!r}" if errors[best] < 0.9 * error else "try ulpscope.search for layers to keep"
     warn(
         "[%s] %s with the scales of %r is off by %.3g (rel-l2 of the worst output, up to %d samples); by other "
         "methods: %s; %s", where, precision, own, error, MEASURED, others, advice,

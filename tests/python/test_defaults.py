@@ -66,6 +66,7 @@ def test_quantize_warns_of_what_it_leaves(folder, caplog):
     with caplog.at_level(logging.WARNING, "ulpscope"):
         _, info = ulpscope.quantize("m.onnx", "int8", samples, calibration_cache_path="narrow.cache")
     assert info.error_vs_fp32 > 0.1 and "[quantize] int8 with the scales of" in caplog.text
+    assert "try calibration_method=" in caplog.text  # The name that this function has for it.
     caplog.clear()
     _, info = ulpscope.quantize("m.onnx", "int8", samples, "max")
     assert info.error_vs_fp32 < 0.1 and "int8 with the scales" not in caplog.text
