@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "compare/results.h"
 #include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
@@ -175,9 +177,10 @@ bool DebugIterations::attempt(int remaining, const std::function<bool()>& make, 
 }
 
 void DebugIterations::finish() const {
-  log(kFinishLevel,
-      fmt::format("Finished {} iteration(s) | Passed: {}/{} | Pass Rate: {:.2f}%", count_, passed_, count_,
-                  count_ == 0 ? 0.0 : static_cast<double>(passed_) * 100.0 / static_cast<double>(count_)));
+  // "100.0" and "50.0" as Polygraphy has them, and no more than two decimals.
+  const double share = count_ == 0 ? 0.0 : static_cast<double>(passed_) / static_cast<double>(count_);
+  log(kFinishLevel, fmt::format("Finished {} iteration(s) | Passed: {}/{} | Pass Rate: {}%", count_, passed_, count_,
+                                python_float(std::round(share * 1e4) / 100)));
 }
 
 }  // namespace ulpscope::cli

@@ -298,9 +298,8 @@ class VerifyTool : public Tool {
     if (real && passed && !predicted.passed())
       log_warning(
           "[verify] The emulation fails on these samples ({}): it rounds each value that the typed model stores in a "
-          "low "
-          "type, and {} keeps some of them in float32. An engine may round as the emulation does; try a search with "
-          "these samples",
+          "low type, and {} keeps some of them in float32. An engine may round as the emulation does; try a search "
+          "with these samples",
           text_of(predicted), place());
     if (json_) save_json(answer, samples, judged, predicted);
     return passed ? 0 : 1;

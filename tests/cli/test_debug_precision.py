@@ -80,7 +80,7 @@ def test_lines(run, model, tmp_path):
         r"\[I\]     ========== CAPTURED STDOUT ==========",
         r"\[E\]     ========== CAPTURED STDERR ==========",
         r"\[E\]     FAILED \| Iteration 2 \| Duration .*s",
-        r"\[I\] Finished 4 iteration\(s\) \| Passed: 3/4 \| Pass Rate: 75.00%",
+        r"\[I\] Finished 4 iteration\(s\) \| Passed: 3/4 \| Pass Rate: 75.0%",
     ]:
         assert re.search(f"^{line}", outcome.out, re.M), (line, outcome)
     assert outcome.out.count("CAPTURED STDOUT") == 1, "only the failed try shows its output"
@@ -91,7 +91,7 @@ def test_nothing_found_is_status_0(run, model):
     outcome = run("debug", "precision", model, *BASE, "--check", "false")
     assert outcome.code == 0 and counts(outcome) == [6]
     assert "[E]     Could not find a configuration that satisfied accuracy requirements." in outcome.out
-    assert "Passed: 0/1 | Pass Rate: 0.00%" in outcome.out
+    assert "Passed: 0/1 | Pass Rate: 0.0%" in outcome.out
     outcome = run("debug", "precision", model, *BASE, "--mode", "linear", "--check", "false")
     assert outcome.code == 0 and counts(outcome) == [0, 1, 2, 3, 4, 5, 6]
 
