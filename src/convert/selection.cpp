@@ -34,9 +34,8 @@ bool commutes_with_rounding(const Specialization& spec, const Layer& layer) {
   if (op == Function::kRelu || op == Function::kAbs || op == Function::kNeg) return true;
   if (op != Function::kClip) return false;
   const auto low = limit(spec, layer, 1, "min"), high = limit(spec, layer, 2, "max");
-  if ((low && std::isnan(*low)) || (high && std::isnan(*high))) return false;
-  if (low && *low == 0.0F && std::signbit(*low)) return false;
-  return !high || *high != 0.0F;
+  if (!low || !high || std::isnan(*low) || std::isnan(*high)) return false;
+  return !(*low == 0.0F && std::signbit(*low)) && *high != 0.0F;
 }
 
 /// One level: what differs between the groups of the assignment and those with the other types.
@@ -111,10 +110,11 @@ class Conflicts {
 bool selects(const Layer& layer) {
   if (!layer.op->domain.empty() || layer.op->exactness == Exactness::kRounds) return false;
   if (!layer.has_one_output()) return false;
-  // Absent attributes are the largest float32, which is not without effect on infinities.
-  if (layer.op->function == Function::kClip && layer.opset < 11)
-    return layer.attributes.has("min") && layer.attributes.has("max");
-  return true;
+  // Absent limits are the largest float32, which is not without effect on infinities.
+  const auto has = [&](std::size_t i, const char* name) {
+    return layer.attributes.has(name) || layer.input(i) != kNone;
+  };
+  return layer.op->function != Function::kClip || (has(1, "min") && has(2, "max"));
 }
 
 void drop_inexact_limits(const Layer& layer, std::vector<DataType>& types) {

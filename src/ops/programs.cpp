@@ -89,7 +89,7 @@ std::optional<Register> append_instructions(Program& p, const Layer& layer, std:
     return p.apply(is_tanh_gelu(layer) ? F::kGeluTanh : F::kGelu, biased ? p.apply(F::kAdd, x, operands[1].reg) : x);
   }
   if (f == F::kClip) {
-    constexpr float kMax = std::numeric_limits<float>::infinity();
+    constexpr float kMax = std::numeric_limits<float>::max();
     const auto bound = [&](std::size_t i, const char* name, float open) {
       if (layer.opset < 11) return layer.attributes.real(name, open);
       return i < operands.size() && operands[i].value ? *single_float(operands[i].value) : open;

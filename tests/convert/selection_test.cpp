@@ -42,7 +42,8 @@ struct Small {
     if (op == "Clip") {
       exact = round_value(limit, rounding_of(kFloat16)) == limit;
       builder.weight("limit" + std::to_string(index), Tensor::of<float>({}, {limit}));
-      inputs.push_back("");
+      builder.weight("low" + std::to_string(index), Tensor::of<float>({}, {-6.0F}));
+      inputs.push_back("low" + std::to_string(index));
       inputs.push_back("limit" + std::to_string(index));
     }
     Layer& layer = builder.layer(op, inputs, {name_of(index)}, op + "_" + std::to_string(index));
@@ -226,6 +227,7 @@ TEST(Selection, LimitsHaveToBeRepresentable) {
   EXPECT_TRUE(moves("Clip", "MatMul", {0.0F, 6.0F}));
   EXPECT_FALSE(moves("Clip", "MatMul", {0.0F, 0.1F}));
   EXPECT_FALSE(moves("Clip", "MatMul", {-1e6F, 1e6F}));
+  EXPECT_FALSE(moves("Clip", "MatMul", {0.0F}));  // The other one is the largest float32.
 }
 
 TEST(Selection, NothingFusesThatRoundedBefore) {

@@ -8,6 +8,7 @@ namespace ulpscope::test::activation_rows {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kMost = std::numeric_limits<float>::max();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 using Real = double (*)(double);
@@ -171,6 +172,8 @@ const AddRows rows({
     {"Clip", "a limit is NaN", 13, {}, {special, f32({}, {kNaN})}, {f32({5}, {kNaN, kNaN, kNaN, kNaN, kNaN})}},
     {"Clip", "the other is NaN", 13, {}, {f32({2}, {0, 9}), Tensor(), f32({}, {kNaN})}, {f32({2}, {kNaN, kNaN})}},
     {"Clip", "no lower limit", 13, {}, {i8({3}, {-100, 5, 100}), Tensor(), i8({}, {7})}, {i8({3}, {-100, 5, 7})}},
+    {"Clip", "no limit of infinities", 11, {}, {f32({3}, {kInf, -kInf, 1})}, {f32({3}, {kMost, -kMost, 1})}},
+    {"Clip", "no attribute", 6, {{"max", 1.0F}}, {f32({3}, {kInf, -kInf, kNaN})}, {f32({3}, {1, -kMost, kNaN})}},
     {"Clip", "limits crossed", 13, {}, {f32({2}, {0, 9}), f32({}, {2}), f32({}, {1})}, {f32({2}, {1, 1})}},
     {"Dropout", "inference", 13, {}, {f32({2}, {1, 2})}, {f32({2}, {1, 2}), b8({2}, {true, true})}},
     {"Dropout",

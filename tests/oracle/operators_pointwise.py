@@ -199,13 +199,14 @@ def _integers(node: Node, x: list[Value | None]) -> Array:
 def _clip(node: Node, x: list[Value | None]) -> Value:
     data = x[0]
     assert data is not None
+    most = float(np.finfo(np.float64 if data.type == T.DOUBLE else np.float32).max)
     if node.opset < 11:
-        low, high = float(np.float32(node.get("min", -np.inf))), float(np.float32(node.get("max", np.inf)))
+        low, high = float(np.float32(node.get("min", -most))), float(np.float32(node.get("max", most)))
         operands = [data]
         function = lambda v: _clamp(v, low, high)
         return result(function(data.v), data.type, corners(function, operands))
-    low_value = x[1] if len(x) > 1 and x[1] is not None else Value(np.float64(-np.inf), data.type)
-    high_value = x[2] if len(x) > 2 and x[2] is not None else Value(np.float64(np.inf), data.type)
+    low_value = x[1] if len(x) > 1 and x[1] is not None else Value(np.float64(-most), data.type)
+    high_value = x[2] if len(x) > 2 and x[2] is not None else Value(np.float64(most), data.type)
     operands = [data, low_value._replace(v=low_value.v.reshape(())), high_value._replace(v=high_value.v.reshape(()))]
     operands = [o if o.e is None else o._replace(e=o.e.reshape(o.v.shape)) for o in operands]
     return result(_clamp(*[o.v for o in operands]), data.type, corners(_clamp, operands))

@@ -118,8 +118,8 @@ void infer_clip(InferContext& ctx) {
 void run_clip(KernelContext& ctx) {
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     using Limits = std::numeric_limits<T>;
-    const T low = limit<T>(ctx, 1, "min").value_or(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
-    const T high = limit<T>(ctx, 2, "max").value_or(Limits::has_infinity ? Limits::infinity() : Limits::max());
+    const T low = limit<T>(ctx, 1, "min").value_or(Limits::lowest()),
+            high = limit<T>(ctx, 2, "max").value_or(Limits::max());
     const T* in = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
     parallel_for(ctx.input(0).size(), kElementsPerTask, [=](std::int64_t begin, std::int64_t end) {
@@ -206,6 +206,7 @@ OpTable rectifiers() {
           {.name = "PRelu", .function = F::kPRelu, .infer = infer_prelu},
           [](auto x, auto slope) { return x < decltype(x){0} ? times(x, slope) : x; }, adjoint_prelu),
       // Clip, ai.onnx 1, 6 (limits: attributes), 11, 12, 13 (limits: inputs): min(max(x, low), high); NaN stays NaN.
+      // A limit that is left out is the largest number: infinities do not stay.
       make_op({.name = "Clip",
                .inputs = {1, 3},
                .types = {kNumbers},
