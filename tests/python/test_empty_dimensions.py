@@ -1,11 +1,11 @@
-"""Layers of shapes with zeros: every dimension is 0 in turn, and ONNX Runtime judges."""
+"""Layers of shapes with zeros: every dimension is 0 in turn, weights are inputs or constants; ONNX Runtime judges."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import ulpscope
 
@@ -21,6 +21,8 @@ LAYERS = {
     "ArgMax": ({"axis": 1}, ["NCH"]),
     "ArgMin": ({"axis": 0, "keepdims": 0}, ["NC"]),
     "DFT": ({"axis": 1}, ["NC1"]),
+    "Conv": ({"pads": [1, 1]}, ["NCH", "WCH", "W"]),
+    "ConvTranspose": ({"strides": [2, 2]}, ["NCHW", "CHCH", "H"]),
     "MatMul": ({}, ["NCH", "HW"]),
     "Gemm": ({}, ["NC", "CH"]),
     "Concat": ({"axis": 1}, ["NC", "NH"]),
@@ -44,17 +46,19 @@ LAYERS = {
 }
 
 
-def model_of(op, attributes, arrays) -> bytes:
+def model_of(op, attributes, arrays, constants=False) -> bytes:
     names = [f"i{i}" for i in range(len(arrays))]
+    free = 1 if constants else len(arrays)
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in zip(names, arrays)
+        for n, a in zip(names[:free], arrays)
     ]
     kind = {"ArgMax": TensorProto.INT64, "ArgMin": TensorProto.INT64, "QuantizeLinear": TensorProto.UINT8}.get(
         op, TensorProto.FLOAT
     )
     graph = helper.make_graph([helper.make_node(op, names, ["y"], **attributes)], "g", infos,
-                              [helper.make_tensor_value_info("y", kind, None)])  # fmt: skip
+                              [helper.make_tensor_value_info("y", kind, None)],
+                              [numpy_helper.from_array(a, n) for n, a in zip(names[free:], arrays[free:])])  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
 
 
@@ -72,16 +76,16 @@ def variants(inputs):
         ]
 
 
-@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("fusion, constants", [("none", False), ("full", False), ("full", True)])
 @pytest.mark.parametrize("op", LAYERS)
-def test_layers_of_nothing(op, fusion):
+def test_layers_of_nothing(op, fusion, constants):
     attributes, inputs = LAYERS[op]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     compared = 0
     for empty, arrays in variants(inputs):
-        model = model_of(op, attributes, arrays)
-        feed = {f"i{i}": array for i, array in enumerate(arrays)}
+        model = model_of(op, attributes, arrays, constants)
+        feed = {f"i{i}": array for i, array in enumerate(arrays[: 1 if constants else None])}
         try:
             expected = onnxruntime.InferenceSession(model, options).run(None, feed)[0]
         except Exception:  # what ONNX Runtime refuses has no result

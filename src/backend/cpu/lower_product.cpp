@@ -197,7 +197,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
-  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 4 || !has_constant_parameters(spec_, l))
+  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 4 || num_elements(input) == 0 ||
+      !has_constant_parameters(spec_, l))
     return false;
   const bool transposed = ops::is_transposed_convolution(l);
   const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1]))
