@@ -18,7 +18,7 @@ from .rounding import EPSILON
 from .values import FLOATS, T, Unsupported, Value, deviation, result, uncertain
 
 #: Float arithmetic that stands alone.
-COMPUTE = {"RNN", "LSTM", "GRU", "Attention", "RotaryEmbedding"}
+COMPUTE = {"RNN", "LSTM", "GRU", "Attention", "RotaryEmbedding", "LinearAttention", "CausalConvWithState"}
 #: Arithmetic on integers.
 FIXED = {"QLinearMatMul", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear"}
 OPAQUE = COMPUTE | FIXED
@@ -61,6 +61,8 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
     if node.op == "Attention" and not all(np.isfinite(v.v).all() for v in x[:3]):
         raise Unsupported("Attention of infinities")  # onnx.reference makes zeros of rows of NaN.
     values = [x[i].v.astype(np.float32) if node.op in FIXED and x[i].is_float else x[i].v for i in places]
+    if node.op == "DynamicQuantizeLinear":  # NaN is 0.
+        values[0] = np.where(np.isnan(values[0]), np.float32(0), values[0])
     outputs = run(values)
     if node.op == "DynamicQuantizeLinear" and not np.any(values[0]):
         outputs[1] = np.ones((), np.float32)

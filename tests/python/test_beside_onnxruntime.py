@@ -210,3 +210,56 @@ def test_relus_are_there_where_onnx_runtime_judges_fp8():
     assert not answer.layers
     check = ulpscope.verify(made, answer, samples, runner="onnxruntime")
     assert check.passed and check.error == pytest.approx(check.predicted, rel=0.1)
+
+
+def test_numbers_that_are_none_in_quantizelinear():
+    x = np.float32([np.nan, 3, -1])
+    values = [("x", TensorProto.FLOAT, [3]), ("y", TensorProto.INT8, [3])]
+    made = model([node("QuantizeLinear", ["x", "s", "z"], ["y"])], values[:1], values[1:],
+                 {"s": np.float32(0.5), "z": np.int8(7)})  # fmt: skip
+    assert ulpscope.Engine(made).run({"x": x})["y"].tolist() == [7, 13, 5]
+    assert onnx_runtime(made, {"x": x})[1:].tolist() == [13, 5]
+    ends = [
+        [("x", TensorProto.FLOAT, [3])],
+        [("y", TensorProto.UINT8, [3]), ("s", TensorProto.FLOAT, []), ("z", TensorProto.UINT8, [])],
+    ]
+    made = model([node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], *ends, {})
+    result = ulpscope.Engine(made).run({"x": x})
+    assert result["y"].tolist() == [result["z"], 255, 0] and result["s"] == np.float32(4) / 255
+    assert onnx_runtime(made, {"x": x})[1:].tolist() == [255, 0]
+
+
+def test_corners_of_a_size_that_is_no_integer():
+    feed = {"x": np.arange(3, dtype=np.float32).reshape(1, 1, 3)}
+    made = model(
+        [node("Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="align_corners")],
+        [("x", TensorProto.FLOAT, [1, 1, 3])],
+        [("y", TensorProto.FLOAT, [1, 1, 4])],
+        {"s": np.float32([1, 1, 1.5])},
+    )
+    np.testing.assert_allclose(ulpscope.Engine(made).run(feed)["y"][0, 0], np.arange(4) * 2 / 3.5, rtol=1e-6)
+    np.testing.assert_allclose(onnx_runtime(made, feed)[0, 0], np.arange(4) * 2 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("opset", [7, 17])
+def test_limits_that_are_left_out_hold_infinities(opset, fusion):
+    feed = {"x": np.float32([np.inf, -np.inf, 1, np.nan])}
+    values = [("x", TensorProto.FLOAT, [4]), ("y", TensorProto.FLOAT, [4])]
+    made = model([node("Mul", ["x", "two"], ["t"]), node("Clip", ["t"], ["y"])], values[:1], values[1:],
+                 {"two": np.float32(2)})  # fmt: skip
+    made.opset_import[0].version = opset
+    most = np.finfo(np.float32).max
+    for result in (ulpscope.Engine(made, fusion=fusion).run(feed)["y"], onnx_runtime(made, feed, "ORT_DISABLE_ALL")):
+        np.testing.assert_array_equal(result, np.float32([most, -most, 2, np.nan]))
+
+
+def test_the_layer_normalization_that_its_fusions_write():
+    generator = np.random.default_rng(4)
+    x, scale = generator.normal(0, 1, (2, 3, 8)).astype(np.float32), generator.normal(1, 0.1, 8).astype(np.float32)
+    values = [("x", TensorProto.FLOAT, [2, 3, 8]), ("y", TensorProto.FLOAT, [2, 3, 8])]
+    made = model(
+        [node("LayerNormalization", ["x", "s", "b"], ["y"])], values[:1], values[1:], {"s": scale, "b": -scale}
+    )
+    made.opset_import[0].version = 13  # ONNX has it since 17.
+    np.testing.assert_allclose(ulpscope.Engine(made).run({"x": x})["y"], onnx_runtime(made, {"x": x}), atol=1e-6)

@@ -275,10 +275,9 @@ std::optional<std::vector<std::int64_t>> spatial_axes(const Layer&, std::int64_t
 OpTable layer_normalization() {
   constexpr std::string_view kMicrosoft = "com.microsoft";
   return {
-      // LayerNormalization, ai.onnx 17: standardizes.
+      // LayerNormalization, ai.onnx 17 (and 1, as ONNX Runtime's fusions write it): standardizes.
       normalization<Form{.shift = 2, .mean_output = 1, .inverse_output = 2}>(
           {.name = "LayerNormalization",
-           .since_version = 17,
            .inputs = {2, 3},
            .outputs = {1, 3},
            .function = Function::kLayerNormalization}),
