@@ -102,7 +102,7 @@ def _parametric(node: Node) -> tuple[typing.Callable[[Array], Array], typing.Cal
         return lambda x: np.where(x < 0, alpha * x, x), 0
     if op == "ThresholdedRelu":
         alpha = real("alpha", 1.0)
-        return lambda x: np.where(x > alpha, x, np.where(np.isnan(x), x, 0.0)), 0
+        return lambda x: np.where(x > alpha, x, 0.0), 0
     if op == "HardSigmoid":
         alpha, beta = real("alpha", 0.2), real("beta", 0.5)
         return lambda x: hard_sigmoid(x, alpha, beta), lambda x: np.minimum(np.abs(alpha * x), 4) + abs(beta)

@@ -182,3 +182,10 @@ def test_bounds_of_the_least_and_the_largest(op, reduction):
     outcome = oracle.run(model.model, model.feed)["z"]
     taken = outcome.expected != -1
     assert taken.any() and (outcome.bound[taken] > 0).all()
+
+
+def test_numbers_beyond_a_threshold_or_a_limit_that_is_left_out():
+    feed = {"x": np.float32([np.nan, np.inf, -np.inf, 2, 0.5])}
+    agrees_with_onnxruntime([N("ThresholdedRelu", ["x"], ["z"])], feed)
+    agrees_with_onnxruntime([N("Clip", ["x"], ["z"])], feed)
+    agrees_with_onnxruntime([N("Clip", ["x", "low"], ["z"])], feed, {"low": np.float32(0)})
