@@ -154,8 +154,10 @@ class RandomSteps {
       if (outputs.back() != inputs[0]) dense_.push_back(outputs.back());
     }
     if (pick(0, 2) == 0) {
-      p.output_bytes(any(), to_bytes(scale(), false));
-      bytes_.push_back(slot(domain_, DataType::kInt8));
+      const ProgramForm::Integers integers{to_bytes(scale(), false), static_cast<std::int32_t>(pick(-1, 1)),
+                                           pick(0, 1) == 1};
+      p.output_integers(pick(0, 1) == 0 ? registers.back() : any(), integers);
+      bytes_.push_back(slot(domain_, integers.as_floats ? DataType::kFloat32 : DataType::kInt8));
       outputs.push_back(bytes_.back());
     }
     fresh_ = -1;
@@ -215,6 +217,25 @@ TEST(Join, RefusesProgramsThatLeaveTheirTensors) {
     p.output(p.apply(I::kRelu, p.input({1}, Rounding::kNone)), Rounding::kNone);
     made.steps.push_back({nullptr, {0}, {1}, kNone});
     EXPECT_THROW(join_programs(made, {{0, p.form()}}), InternalError);
+  }
+}
+
+TEST(Join, DoesNotQuantizeWhatIsQuantizedAgain) {
+  for (const bool same : {true, false}) {
+    Steps made;
+    made.slots = {{.type = DataType::kFloat32, .shape = {64}},
+                  {.type = DataType::kFloat32, .shape = {64}},
+                  {.type = DataType::kInt8, .shape = {64}}};
+    ProgramBuilder first({64}), second({64});
+    const Register x = first.apply(I::kRelu, first.input({1}, Rounding::kNone));
+    first.output(first.apply(I::kFakeQuantize, x, -1, 0.1f, 0.0f), Rounding::kNone);
+    second.output_integers(second.input({1}, Rounding::kNone), {to_bytes(same ? 0.1f : 0.2f, false)});
+    made.inputs = {0};
+    made.steps = {{nullptr, {0}, {1}, kNone}, {nullptr, {1}, {2}, kNone}};
+    made.outputs = {2};
+    join_programs(made, {{0, first.form()}, {1, second.form()}});
+    ASSERT_EQ(made.steps.size(), 1U);
+    EXPECT_EQ(made.steps[0].kernel->name(), same ? "quantization" : "program");
   }
 }
 

@@ -171,7 +171,7 @@ TEST(Program, GivesTheSameBitsForEveryNumberOfThreads) {
 /// Numbers around the steps of q = round(x / scale), and others.
 std::vector<float> numbers_for(float scale, std::mt19937& random) {
   std::vector<float> result{0.0f, -0.0f, INFINITY, -INFINITY, NAN, -NAN, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-45f, -1e-45f};
-  for (int half = -262; half <= 516; ++half) {
+  for (int half = -516; half <= 516; ++half) {
     float x = static_cast<float>(half) * 0.5f * scale;
     for (int i = 0; i < 3; ++i) x = std::nextafter(x, -INFINITY);
     for (int i = 0; i < 7; ++i, x = std::nextafter(x, INFINITY)) result.push_back(x);
@@ -191,27 +191,33 @@ TEST(Program, QuantizesAsADivisionDoes) {
     const float scale =
         round < 2 ? (round == 0 ? 1.0f : 0.1f) : std::exp2(round % 3 == 0 ? wide(random) : exponent(random));
     const bool is_unsigned = round % 2 == 1;
+    const std::int32_t zero = round % 4 < 2 ? 0 : std::uniform_int_distribution(is_unsigned ? 0 : -128, 127)(random);
     const std::vector<float> numbers = numbers_for(scale, random);
     const auto count = static_cast<std::int64_t>(numbers.size());
     ProgramBuilder p({count});
     const int x = p.input({1}, Rounding::kNone);
     p.output(p.apply(I::kFakeQuantize, x, -1, scale, is_unsigned ? 1.0f : 0.0f), Rounding::kNone);
-    p.output_bytes(x, to_bytes(scale, is_unsigned));
-    Tensor in(DataType::kFloat32, {count}), values(DataType::kFloat32, {count}),
+    p.output_integers(x, {to_bytes(scale, is_unsigned), zero});
+    p.output_integers(x, {to_bytes(scale, is_unsigned), 0, true});
+    Tensor in(DataType::kFloat32, {count}), values(DataType::kFloat32, {count}), integers(DataType::kFloat32, {count}),
         bytes(is_unsigned ? DataType::kUInt8 : DataType::kInt8, {count});
     std::ranges::copy(numbers, in.data<float>());
     const Tensor* const ins[] = {&in};
-    Tensor* const outs[] = {&values, &bytes};
+    Tensor* const outs[] = {&values, &bytes, &integers};
     p.finish()->run(ins, outs);
     for (std::int64_t i = 0; i < count; ++i) {
       const float quotient = numbers[static_cast<std::size_t>(i)] / scale;
       const float whole = std::isnan(quotient) ? 0.0f : std::nearbyint(quotient);
-      const float integer = std::clamp(whole, is_unsigned ? 0.0f : -128.0f, is_unsigned ? 255.0f : 127.0f);
+      const float least = is_unsigned ? 0.0f : -128.0f, most = least + 255.0f;
+      const float integer = std::clamp(whole, least, most);
       const float expected = integer * scale + 0.0f;  // No negative zero.
       ASSERT_EQ(std::bit_cast<std::uint32_t>(values.data<float>()[i]), std::bit_cast<std::uint32_t>(expected))
           << numbers[static_cast<std::size_t>(i)] << " / " << scale;
       const int byte = is_unsigned ? bytes.data<std::uint8_t>()[i] : bytes.data<std::int8_t>()[i];
-      ASSERT_EQ(byte, static_cast<int>(integer)) << numbers[static_cast<std::size_t>(i)] << " / " << scale;
+      ASSERT_EQ(byte, static_cast<int>(std::clamp(whole + static_cast<float>(zero), least, most)))
+          << numbers[static_cast<std::size_t>(i)] << " / " << scale << " + " << zero;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(integers.data<float>()[i]), std::bit_cast<std::uint32_t>(integer + 0.0f))
+          << numbers[static_cast<std::size_t>(i)] << " / " << scale;
     }
   }
 }

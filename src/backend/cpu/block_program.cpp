@@ -1,5 +1,6 @@
 // Programs without rows: a list of operations on blocks of numbers, which stay in registers from one to the next.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -20,17 +21,17 @@ struct Inverse {
   float r = 0, s = 0;
 };
 
-Inverse inverse_of(float scale, bool is_unsigned) {
+Inverse inverse_of(float scale, float least, float most) {
   static std::mutex mutex;
-  static std::map<std::pair<float, bool>, Inverse> known;
+  static std::map<std::array<float, 3>, Inverse> known;
   constexpr std::size_t kMany = 1 << 16;
   const std::lock_guard lock(mutex);
-  const auto found = known.find({scale, is_unsigned});
+  const auto found = known.find({scale, least, most});
   if (found != known.end()) return found->second;
   if (known.size() >= kMany) known.clear();
   Inverse result;
-  result.exists = program_kernels().block.find_inverse(scale, is_unsigned, result.r, result.s);
-  return known[{scale, is_unsigned}] = result;
+  result.exists = program_kernels().block.find_inverse(scale, least, most, result.r, result.s);
+  return known[{scale, least, most}] = result;
 }
 
 /// The operations. Their places: the inputs, the outputs, and behind them blocks of scratch.
@@ -106,7 +107,7 @@ class BlockCompiler {
     if (!is_binary_instruction(step.instruction)) {
       bring(step.a, s);
       if (step.instruction == Instruction::kCopy) return;
-      if (step.instruction == Instruction::kFakeQuantize) return quantize(to_bytes(step.p, step.q != 0.0f), false, -1);
+      if (step.instruction == Instruction::kFakeQuantize) return quantize({to_bytes(step.p, step.q != 0.0f)}, -1);
       BlockOp& op = add(kernels_.unary(step.instruction));
       op.p = step.p;
       op.q = step.q;
@@ -127,21 +128,29 @@ class BlockCompiler {
     }
   }
 
-  void quantize(const Quantization& quantization, bool as_bytes, int place) {
-    const Inverse inverse = inverse_of(quantization.scale, quantization.is_unsigned());
-    BlockOp& op = add(as_bytes ? kernels_.store_bytes(inverse.exists) : kernels_.quantize(inverse.exists), place);
-    op.p = quantization.scale;
-    op.q = quantization.is_unsigned() ? 1.0f : 0.0f;
+  /// Stored in a place, or times their scale again.
+  void quantize(const ProgramForm::Integers& integers, int place) {
+    const float zero = static_cast<float>(integers.zero), scale = integers.by.scale;
+    const float least = integers.by.lowest() - zero, most = integers.by.largest() - zero;
+    const Inverse inverse = inverse_of(scale, least, most);
+    const auto kernel = place < 0            ? kernels_.quantize
+                        : integers.as_floats ? kernels_.store_integers
+                                             : kernels_.store_bytes;
+    BlockOp& op = add(kernel(inverse.exists), place);
+    op.p = scale;
     op.r = inverse.r;
     op.s = inverse.s;
+    op.least = least;
+    op.most = most;
+    op.zero = integers.zero;
   }
 
   int output_place(int o) const { return static_cast<int>(form_.inputs.size()) + o; }
 
   void store(int o) {
     const auto& output = form_.outputs[static_cast<std::size_t>(o)];
-    if (output.bytes)
-      quantize(*output.bytes, true, output_place(o));
+    if (output.integers)
+      quantize(*output.integers, output_place(o));
     else
       add(kernels_.store(), output_place(o));
   }
@@ -149,10 +158,9 @@ class BlockCompiler {
   /// What the block holds now goes to where it is read again. `inputs_done`: an output may lie where an input does.
   void keep(Register r, bool inputs_done, std::vector<int>& late) {
     const int o = output_of_[r];
-    const bool bytes = o >= 0 && form_.outputs[static_cast<std::size_t>(o)].bytes;
-    const bool now = o >= 0 && (bytes || inputs_done);
+    const bool now = o >= 0 && (form_.outputs[static_cast<std::size_t>(o)].is_bytes() || inputs_done);
     if (now) store(o);
-    if (now && !bytes) places_[r] = output_place(o);
+    if (now && !form_.outputs[static_cast<std::size_t>(o)].integers) places_[r] = output_place(o);
     if (o >= 0 && !now) late.push_back(o);
     if (places_[r] >= 0 || (read_back_[r] == 0 && (o < 0 || now))) return;
     places_[r] = static_cast<int>(form_.inputs.size() + form_.outputs.size()) + code_.scratch++;
@@ -178,9 +186,9 @@ class BlockProgram final : public Kernel {
         outputs_(form.outputs),
         code_(BlockCompiler(form).compile()),
         only_quantizes_(form.steps.size() == 1 && (form.steps[0].instruction == Instruction::kFakeQuantize ||
-                                                   (outputs_.size() == 1 && outputs_[0].bytes))) {
+                                                   (outputs_.size() == 1 && outputs_[0].integers))) {
     for (std::size_t p = 0; p < inputs_ + outputs_.size(); ++p) {
-      sizes_.push_back(p >= inputs_ && outputs_[p - inputs_].bytes ? 1 : sizeof(float));
+      sizes_.push_back(p >= inputs_ && outputs_[p - inputs_].is_bytes() ? 1 : sizeof(float));
       steps_.push_back(static_cast<std::ptrdiff_t>(sizes_[p]) * kernels_.elements);
     }
   }

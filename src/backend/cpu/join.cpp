@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <set>
 
 #include "ulpscope/error.h"
@@ -108,7 +109,7 @@ class Joiner {
         for (ProgramForm::Step& s : form.steps)
           if (s.a == form.inputs[k].target) s = {Instruction::kCopy, s.target, s.a, -1, 0, 0};
       }
-      if (form.inputs.size() == 1 && form.steps.size() == 1 && form.outputs.size() == 1 && !form.outputs[0].bytes &&
+      if (form.inputs.size() == 1 && form.steps.size() == 1 && form.outputs.size() == 1 && !form.outputs[0].integers &&
           form.outputs[0].rounding == Rounding::kNone && is_dense(form, form.inputs[0]) &&
           form.steps[0].instruction == Instruction::kFakeQuantize && !share_memory(step.inputs[0], step.outputs[0]))
         known.push_back({step.inputs[0], step.outputs[0], i, form.steps[0].p, form.steps[0].q});
@@ -156,8 +157,8 @@ class Joiner {
       for (std::size_t n = 0; n < y.inputs.size(); ++n) {
         if (!share_memory(y.inputs[n], x.outputs[o])) continue;
         if (y.inputs[n] != x.outputs[o]) return false;  // A view may have its elements elsewhere in the domain.
-        if (a.outputs[o].bytes || a.outputs[o].rounding != Rounding::kNone || b.inputs[n].rounding != Rounding::kNone ||
-            !is_dense(b, b.inputs[n]))
+        if (a.outputs[o].integers || a.outputs[o].rounding != Rounding::kNone ||
+            b.inputs[n].rounding != Rounding::kNone || !is_dense(b, b.inputs[n]))
           return false;
         reads = true;
       }
@@ -218,16 +219,47 @@ class Joiner {
       registers[s.target] = joined.apply(s.instruction, registers[s.a], s.b < 0 ? -1 : registers[s.b], s.p, s.q);
     for (std::size_t o = 0; o < b.outputs.size(); ++o) {
       const auto& output = b.outputs[o];
-      if (output.bytes)
-        joined.output_bytes(registers[output.source], *output.bytes);
+      if (output.integers)
+        joined.output_integers(unquantized(joined.form(), registers[output.source], *output.integers),
+                               *output.integers);
       else
         joined.output(registers[output.source], output.rounding);
       outputs.push_back(y.outputs[o]);
     }
     programs_.erase(i);
     programs_.at(k) = joined.form();
+    drop_unread(programs_.at(k));
     y.inputs = std::move(inputs);
     y.outputs = std::move(outputs);
+  }
+
+  /// What has the same integers as `r`, which may be these times their scale: the quotient of that is less than 1/8
+  /// from the integer again.
+  static Register unquantized(const ProgramForm& form, Register r, const ProgramForm::Integers& integers) {
+    const float scale = integers.by.scale;
+    for (std::size_t s = form.steps.size(); s-- > 0;) {
+      const ProgramForm::Step& step = form.steps[s];
+      if (step.target != r) continue;
+      const bool is_same = step.instruction == Instruction::kFakeQuantize && step.p == scale && integers.zero == 0 &&
+                           (step.q != 0) == integers.by.is_unsigned() && scale >= 0x1p-100f && scale <= 0x1p100f;
+      if (is_same) return step.a;
+      if (step.instruction != Instruction::kCopy) return r;
+      r = step.a;
+    }
+    return r;
+  }
+
+  static void drop_unread(ProgramForm& form) {
+    std::vector<char> read(form.registers.size(), 0);
+    for (const ProgramForm::Output& output : form.outputs) read[output.source] = 1;
+    std::vector<ProgramForm::Step> kept;
+    for (const ProgramForm::Step& step : form.steps | std::views::reverse) {
+      if (read[step.target] == 0) continue;
+      for (const Register r : {step.a, step.b})
+        if (r >= 0) read[r] = 1;
+      kept.push_back(step);
+    }
+    form.steps.assign(kept.rbegin(), kept.rend());
   }
 
   Steps& made_;

@@ -169,8 +169,27 @@ bool Lowering::lower_byte_maximum(const LayerKernel& kernel) {
   return true;
 }
 
+bool Lowering::lower_quantize(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId in = l.inputs[0], out = l.outputs[0];
+  const DataType type = spec_.type(out);
+  if (!ops::is_quantize(l) || (type != DataType::kInt8 && type != DataType::kUInt8) || spec_.is_constant(in) ||
+      spec_.type(in) != DataType::kFloat32 || l.attributes.integer("precision", 0) != 0)
+    return false;
+  const auto by = byte_scale(l, 1);
+  const Shape& s = shape(in);
+  if (!by || s.empty() || num_elements(s) == 0 || slot_of(in).dynamic) return false;
+  const Layout layout = location(in).layout;
+  const int source = read_operand(kernel.layer, kernel.operands[0], layout);
+  add_quantization(to_bytes(by->scale, type == DataType::kUInt8), IntegerForm::kBytes, s, layout, source,
+                   define(out, layout), kernel.layer, by->zero);
+  settle(kernel.outputs[0], kernel.layer);
+  return true;
+}
+
 /// What each element becomes does not depend on where it is: the operator's kernel takes any order of them.
 bool Lowering::lower_one_scale(const LayerKernel& kernel) {
+  if (lower_quantize(kernel)) return true;
   const Layer& l = layer(kernel.layer);
   const auto form = ops::byte_layer(l);
   const bool of_bytes = form == ByteLayer::kSigmoid || form == ByteLayer::kLeakyRelu;

@@ -208,16 +208,15 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   for (const auto& output : epilogue.outputs) settle(output.store, kernel.layer);
 }
 
-void Lowering::add_quantization(const Quantization& quantization, IntegerForm form, const Shape& shape, Layout layout,
-                                int source, int target, LayerId layer_id) {
+void Lowering::add_quantization(const Quantization& by, IntegerForm form, const Shape& shape, Layout layout, int source,
+                                int target, LayerId layer_id, std::int32_t zero) {
   ProgramBuilder program(in_memory_order(shape, layout));
   const Register x = program.input(in_memory_order(layout_strides(shape, layout), layout), Rounding::kNone);
-  if (form == IntegerForm::kBytes)
-    program.output_bytes(x, quantization);
+  if (form == IntegerForm::kDequantized)
+    program.output(program.apply(Instruction::kFakeQuantize, x, -1, by.scale, by.is_unsigned() ? 1.0f : 0.0f),
+                   Rounding::kNone);
   else
-    program.output(
-        program.apply(Instruction::kFakeQuantize, x, -1, quantization.scale, quantization.is_unsigned() ? 1.0f : 0.0f),
-        Rounding::kNone);
+    program.output_integers(x, {by, zero, form == IntegerForm::kFloats});
   if (!add_program(program, {source}, {target}, layer_id)) throw InternalError("a quantization could not be expressed");
 }
 

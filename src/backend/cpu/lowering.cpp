@@ -217,7 +217,7 @@ int Lowering::read_elements(const Operand& operand, Layout layout, IntegerForm f
   if (!integers)
     add_step(make_element_kernel(*operand.encoding, operand.scale, form == IntegerForm::kDequantized), {source}, {slot},
              reader);
-  else if (made_.slots[slot].dynamic || made_.slots[source].dynamic || form == IntegerForm::kFloats)
+  else if (made_.slots[slot].dynamic || made_.slots[source].dynamic)
     add_step(make_quantize_kernel(operand.quantization(), form), {source}, {slot}, reader);
   else
     add_quantization(operand.quantization(), form, shape(id), layout, source, slot, reader);

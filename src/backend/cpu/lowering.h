@@ -48,8 +48,8 @@ class Lowering {
   /// The step's kernel is made when all steps are known, see join.h. False where it cannot be, see ProgramBuilder.
   bool add_program(const ProgramBuilder& program, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
   /// A step that makes integers of what `source` has, in this layout, into `target`.
-  void add_quantization(const Quantization& quantization, IntegerForm form, const Shape& shape, Layout layout,
-                        int source, int target, LayerId layer);
+  void add_quantization(const Quantization& by, IntegerForm form, const Shape& shape, Layout layout, int source,
+                        int target, LayerId layer, std::int32_t zero = 0);
   int define(TensorId id, Layout layout);
   /// The same for what a program leaves, the sums of rows among it.
   int define(const Store& store, Layout layout);
@@ -142,11 +142,12 @@ class Lowering {
   /// Layers of bytes between such products, in the layout that these leave.
   bool lower_byte_layer(const LayerKernel& kernel);
   bool lower_byte_arithmetic(const LayerKernel& kernel, bool multiplies);
-  bool lower_byte_function(const LayerKernel& kernel, ops::ByteLayer form);
   bool lower_byte_means(const LayerKernel& kernel, bool of_all);
   bool lower_byte_concat(const LayerKernel& kernel);
   /// MaxPool of bytes.
   bool lower_byte_maximum(const LayerKernel& kernel);
+  /// QuantizeLinear to bytes by one scale as a program, which may join the one that makes its input.
+  bool lower_quantize(const LayerKernel& kernel);
   /// QuantizeLinear and DequantizeLinear by one scale, in the layout of their input.
   bool lower_one_scale(const LayerKernel& kernel);
   /// The scale in input `i` of a layer, and its zero point behind it; nothing where they are computed.

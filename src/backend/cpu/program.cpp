@@ -55,8 +55,8 @@ void ProgramBuilder::output(Register source, Rounding rounding) {
   form_.outputs.push_back({computed(source), rounding, std::nullopt});
 }
 
-void ProgramBuilder::output_bytes(Register source, const Quantization& quantization) {
-  form_.outputs.push_back({computed(source), Rounding::kNone, quantization});
+void ProgramBuilder::output_integers(Register source, const ProgramForm::Integers& integers) {
+  form_.outputs.push_back({computed(source), Rounding::kNone, integers});
 }
 
 bool ProgramBuilder::can_finish() const { return ProgramTiles::make(form_).has_value(); }

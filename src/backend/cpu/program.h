@@ -35,10 +35,18 @@ struct ProgramForm {
     Rounding rounding;
     Register target;
   };
+  /// What numbers are stored as.
+  struct Integers {
+    Quantization by;
+    std::int32_t zero = 0;   ///< Of bytes: added to the integers, which are within the range of `by` then.
+    bool as_floats = false;  ///< Held in float32, not as bytes.
+  };
   struct Output {
     Register source;
     Rounding rounding;
-    std::optional<Quantization> bytes;  ///< Stored as integers.
+    std::optional<Integers> integers;
+
+    bool is_bytes() const noexcept { return integers && !integers->as_floats; }
   };
 
   Shape domain;
@@ -69,7 +77,7 @@ class ProgramBuilder {
   /// register with one value per row).
   void output(Register source, Rounding rounding);
   /// The same for 8-bit integers. REQUIRES: no rows.
-  void output_bytes(Register source, const Quantization& quantization);
+  void output_integers(Register source, const ProgramForm::Integers& integers);
 
   const ProgramForm& form() const noexcept { return form_; }
   /// finish() makes something.

@@ -119,9 +119,11 @@ using DepthwiseFunction = void (*)(const DepthwiseRun& run);
 struct BlockOp {
   using Function = void (*)();
   Function function = nullptr;
-  float p = 0, q = 0;  ///< Of the instruction, or a number.
-  float r = 0, s = 0;  ///< Of quantizations: what find_inverse() found.
-  int place = -1;      ///< Which of the places it reads or writes.
+  float p = 0, q = 0;         ///< Of the instruction, or a number.
+  float r = 0, s = 0;         ///< Of quantizations: what find_inverse() found;
+  float least = 0, most = 0;  ///< the range of the integers;
+  std::int32_t zero = 0;      ///< and what is added to bytes.
+  int place = -1;             ///< Which of the places it reads or writes.
 };
 
 /// A binary instruction by where its operands are; the other one is the block.
@@ -137,12 +139,12 @@ struct BlockKernels {
   BlockOp::Function (*end)();   ///< The last one of each list.
   BlockOp::Function (*unary)(Instruction);
   BlockBinary (*binary)(Instruction);
-  /// Integers times their scale p again, and integers stored as bytes; unsigned where q is not 0. `inverse`: r and s
-  /// are an inverse.
+  /// Integers times their scale p again, and integers stored as bytes or as float32. `inverse`: r and s are an inverse.
   BlockOp::Function (*quantize)(bool inverse);
   BlockOp::Function (*store_bytes)(bool inverse);
+  BlockOp::Function (*store_integers)(bool inverse);
   /// True where x * (r + s) gives, for every x, the integer that x / scale gives.
-  bool (*find_inverse)(float scale, bool is_unsigned, float& r, float& s);
+  bool (*find_inverse)(float scale, float least, float most, float& r, float& s);
   /// Runs the list on `count` blocks. The first `moving` places go on by `steps`, in bytes, behind each.
   void (*run)(const BlockOp* ops, std::byte** places, const std::ptrdiff_t* steps, std::size_t moving,
               std::int64_t count);
