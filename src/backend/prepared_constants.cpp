@@ -198,7 +198,9 @@ ConstantSource PreparedConstants::weights(const ProductKernel& kernel) const {
         room();
         Tensor numbers = rounded(value, first, Rounding::kNone);
         const bool own = first != Rounding::kNone || value.source() != nullptr;  // Then they were made for this.
-        return as_stored(spec, l, operand, {std::move(numbers), own}, scales);
+        numbers = as_stored(spec, l, operand, {std::move(numbers), own}, scales);
+        room();  // Again: another thread may have held what could go, and packing takes as much as these numbers.
+        return numbers;
       };
 }
 
