@@ -167,7 +167,9 @@ def _run(judge: Judge, model: bytes, way: Way, scales: Dict[str, float]) -> Opti
         engine = _core.Engine.from_bytes(model, options)
         first, second, again = (engine.run(list(judge.graph.feeds[i].values()), {}) for i in (0, 1, 0))
     except (RuntimeError, AssertionError) as error:
-        if "has no " in str(error) and {"If", "Loop", "Scan"} & {node.op_type for node in judge.graph.nodes}:
+        text = str(error)  # Its own, or that of the shapes of what a body leaves.
+        unfit = "has no " in text or "its shapes are known at run time only" in text
+        if unfit and {"If", "Loop", "Scan"} & {node.op_type for node in judge.graph.nodes}:
             judge.counts["shapes that are known at run time"] += 1
         else:
             judge.note(INTERNAL if type(error).__name__ == "InternalError" else REFUSED, str(error), way)
