@@ -3,6 +3,7 @@
 
 #include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
+#include "ops/common.h"
 #include "ops/contraction/einsum_form.h"
 
 namespace ulpscope::cpu {

@@ -8,6 +8,7 @@
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/moving.h"
+#include "ops/common.h"
 
 namespace ulpscope::cuda {
 namespace {
