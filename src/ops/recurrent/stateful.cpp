@@ -86,22 +86,23 @@ struct LinearAttention {
 
   void run(std::int64_t head) const {
     const std::int64_t b = head / f.kv_heads, h = head % f.kv_heads, size = f.k_size * f.v_size;
-    std::vector<T> state(static_cast<std::size_t>(size)), added(static_cast<std::size_t>(f.v_size));
-    if (past) std::copy_n(past + head * size, size, state.data());
+    std::vector<T> kept(static_cast<std::size_t>(size)), sums(static_cast<std::size_t>(f.v_size));
+    T *state = kept.data(), *added = sums.data();
+    if (past) std::copy_n(past + head * size, size, state);
     for (std::int64_t t = b * f.steps; t < (b + 1) * f.steps; ++t) {
-      if (decay) fade(t, h, state.data());
+      if (decay) fade(t, h, state);
       const T* k = key + (t * f.kv_heads + h) * f.k_size;
-      std::copy_n(value + (t * f.kv_heads + h) * f.v_size, f.v_size, added.data());
+      std::copy_n(value + (t * f.kv_heads + h) * f.v_size, f.v_size, added);
       if (beta) {
-        for (std::int64_t i = 0; i < size; ++i)
-          added[static_cast<std::size_t>(i % f.v_size)] -= state[static_cast<std::size_t>(i)] * k[i / f.v_size];
-        for (T& each : added) each *= beta[t * betas + (betas == 1 ? 0 : h)];
+        for (std::int64_t d = 0; d < f.k_size; ++d)
+          for (std::int64_t i = 0; i < f.v_size; ++i) added[i] -= state[d * f.v_size + i] * k[d];
+        for (T& each : sums) each *= beta[t * betas + (betas == 1 ? 0 : h)];
       }
-      for (std::int64_t i = 0; i < size; ++i)
-        state[static_cast<std::size_t>(i)] += k[i / f.v_size] * added[static_cast<std::size_t>(i % f.v_size)];
-      if (output) answer(t, h, state.data());
+      for (std::int64_t d = 0; d < f.k_size; ++d)
+        for (std::int64_t i = 0; i < f.v_size; ++i) state[d * f.v_size + i] += k[d] * added[i];
+      if (output) answer(t, h, state);
     }
-    if (present) std::ranges::copy(state, present + head * size);
+    if (present) std::copy_n(state, size, present + head * size);
   }
 
   void fade(std::int64_t t, std::int64_t h, T* state) const {
@@ -118,7 +119,8 @@ struct LinearAttention {
       const T* q = query + (t * f.q_heads + head) * f.k_size;
       T* out = output + (t * f.q_heads + head) * f.v_size;
       std::fill_n(out, f.v_size, T{});
-      for (std::int64_t i = 0; i < f.k_size * f.v_size; ++i) out[i % f.v_size] += q[i / f.v_size] * state[i];
+      for (std::int64_t d = 0; d < f.k_size; ++d)
+        for (std::int64_t i = 0; i < f.v_size; ++i) out[i] += q[d] * state[d * f.v_size + i];
       for (std::int64_t i = 0; i < f.v_size; ++i) out[i] *= scale;
     }
   }
