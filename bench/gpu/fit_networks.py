@@ -24,8 +24,9 @@ import numpy as np
 
 TERMS = ("call", "depth", "gop", "mb", "weight_mb", "program", "program_mb")
 ORDER = (
-    "product", "narrow product", "convolution", "grouped convolution", "tiled convolution", "depthwise convolution",
-    "attention", "long attention", "recurrent", "pointwise", "row", "window", "move", "view", "cast", "run",
+    "product", "narrow product", "convolution", "irregular convolution", "grouped convolution", "tiled convolution",
+    "depthwise convolution", "attention", "long attention", "recurrent", "pointwise", "row", "window", "move", "view",
+    "cast", "run",
 )  # fmt: skip
 PRECISIONS = (
     "fp32", "tf32", "fp16", "int8", "fp8", "int4", "int4-32", "int8-weights", "fp8-weights", "nvfp4-weights",

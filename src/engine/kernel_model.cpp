@@ -8,6 +8,7 @@ std::string_view name_of(KernelKind kind) noexcept {
   static constexpr std::array<std::string_view, kKernelKinds> kNames{"product",
                                                                      "narrow product",
                                                                      "convolution",
+                                                                     "irregular convolution",
                                                                      "grouped convolution",
                                                                      "tiled convolution",
                                                                      "depthwise convolution",
@@ -85,7 +86,8 @@ double KernelModel::operator()(const KernelWork& work, std::span<const double> r
   KernelKind kind = work.kind;
   std::optional<Precision> like = nearest(*this, kind, own);
   if (!like && kind == KernelKind::kLong) like = nearest(*this, kind = KernelKind::kAttention, own);
-  if (!like && kind == KernelKind::kGrouped) like = nearest(*this, kind = KernelKind::kConvolution, own);
+  if (!like && (kind == KernelKind::kGrouped || kind == KernelKind::kIrregular))
+    like = nearest(*this, kind = KernelKind::kConvolution, own);
   if (!like && (kind == KernelKind::kTiled || kind == KernelKind::kNarrow))
     like = nearest(*this, kind = KernelKind::kProduct, own);
   if (!like) return 0;

@@ -21,7 +21,8 @@ enum class KernelKind : std::uint8_t {
   kProduct,      ///< Of matrices.
   kNarrow,       ///< Of few rows by a matrix of a few bits per element (narrow_limits.h), which are all that is read.
   kConvolution,  ///< By a library, on tensor cores where the precision has them,
-  kGrouped,      ///< the same in groups of channels,
+  kIrregular,    ///< where it is slower: dilated, in three dimensions, of channels that no 16 bytes hold,
+  kGrouped,      ///< in groups of channels,
   kTiled,        ///< by a kernel that takes what libraries do not: few channels per group, odd numbers of int8,
   kDepthwise,    ///< or of one channel per group.
   kAttention,    ///< Two products with the softmax between them, on few keys;
@@ -35,7 +36,7 @@ enum class KernelKind : std::uint8_t {
   kCast,         ///< To another type, or to the integers of int8.
   kRun,          ///< What every run of a network takes, whatever is in it.
 };
-inline constexpr std::size_t kKernelKinds = 16;
+inline constexpr std::size_t kKernelKinds = 17;
 std::string_view name_of(KernelKind kind) noexcept;
 std::optional<KernelKind> kernel_kind_named(std::string_view name) noexcept;
 /// Its time depends on the precision that it multiplies in; that of the others on bytes alone.

@@ -88,7 +88,7 @@ TEST(KernelModel, WhatTheCacheDoesNotKeepTakesTheBandwidth) {
 }
 
 KernelKind kind_of_convolution(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t kernel,
-                               std::int64_t groups, Precision p) {
+                               std::int64_t groups, Precision p, std::vector<std::int64_t> dilations = {1, 1}) {
   testing::Model model;
   model.input("x", {1, in, side, side});
   *model.graph().add_initializer() =
@@ -96,6 +96,8 @@ KernelKind kind_of_convolution(std::int64_t in, std::int64_t out, std::int64_t s
                             std::vector<float>(static_cast<std::size_t>(out * in / groups * kernel * kernel), 0.5f));
   model.node("Conv", {"x", "w"}, {"y"}, "conv");
   testing::add_attribute(*model.graph().mutable_node(0), "group", onnx::AttributeProto::INT).set_i(groups);
+  auto& apart = testing::add_attribute(*model.graph().mutable_node(0), "dilations", onnx::AttributeProto::INTS);
+  for (const std::int64_t dilation : dilations) apart.add_ints(dilation);
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{1, in, side, side}});
@@ -107,6 +109,14 @@ TEST(KernelWork, ConvolutionsAreOfTheKindOfKernelThatTakesThem) {
   EXPECT_EQ(kind_of_convolution(32, 8, 20, 3, 1, Precision::kINT8), KernelKind::kConvolution);
   EXPECT_EQ(kind_of_convolution(24, 8, 20, 3, 1, Precision::kFP16), KernelKind::kConvolution);
   EXPECT_EQ(kind_of_convolution(24, 8, 20, 3, 1, Precision::kINT8), KernelKind::kTiled);
+  for (const auto& [in, out] : std::vector<std::pair<int, int>>{{30, 8}, {32, 20}, {4, 8}}) {
+    EXPECT_EQ(kind_of_convolution(in, out, 20, 3, 1, Precision::kFP16), KernelKind::kIrregular) << in << " to " << out;
+    EXPECT_EQ(kind_of_convolution(in, out, 20, 3, 1, Precision::kFP32), KernelKind::kConvolution)
+        << in << " to " << out;
+  }
+  EXPECT_EQ(kind_of_convolution(3, 8, 20, 3, 1, Precision::kFP16), KernelKind::kConvolution) << "filled up";
+  EXPECT_EQ(kind_of_convolution(32, 8, 20, 3, 1, Precision::kFP32, {1, 2}), KernelKind::kIrregular);
+  EXPECT_EQ(kind_of_convolution(32, 8, 20, 3, 1, Precision::kINT8, {1, 2}), KernelKind::kConvolution);
   EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 16, Precision::kFP32), KernelKind::kDepthwise);
   EXPECT_EQ(kind_of_convolution(16, 16, 20, 3, 4, Precision::kFP32), KernelKind::kTiled);
   EXPECT_EQ(kind_of_convolution(32, 32, 20, 3, 4, Precision::kFP32), KernelKind::kGrouped);
