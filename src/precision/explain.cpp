@@ -45,9 +45,17 @@ class LayerCounter {
   /// Memory of one sample.
   std::size_t bytes() const {
     std::size_t bytes = kPerTask * (counted_.size() * sizeof(RangeCount) + layers_.size() * sizeof(LayerCount));
-    for (TensorId id : tensors_)
-      if (first_->shape(id)) bytes += 2 * static_cast<std::size_t>(num_elements(*first_->shape(id))) * sizeof(float);
-    return bytes;
+    const auto floats = [&](TensorId id) {
+      return first_->shape(id) ? static_cast<std::size_t>(num_elements(*first_->shape(id))) * sizeof(float) : 0;
+    };
+    for (TensorId id : tensors_) bytes += 2 * floats(id);
+    // Operands as elements, what these stand for, and sums per block: one at a time.
+    std::size_t operand = 0;
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      for (std::size_t k = 0; k < 2; ++k)
+        if (explainers_[i].has_elements(k))
+          operand = std::max(operand, 4 * floats(trials_.network().layer(layers_[i]).inputs[k]));
+    return bytes + operand;
   }
 
   /// A sample is counted while others run; what is counted of each is added in their order, whatever the threads.
@@ -119,6 +127,9 @@ class LayerCounter {
         const Tensor a = value_of(layer.inputs[0]), b = value_of(layer.inputs[1]);
         if (a && b) explainer.add_sum(a, b, output, count);
       }
+      for (std::size_t i = 0; i < count.operands.size(); ++i)
+        if (explainer.has_elements(i))
+          if (const Tensor value = value_of(layer.inputs[i])) explainer.add_elements(i, value.in_memory(), count);
       for (const LocalError& error : result.errors)
         if (error.layer == id && index_.contains(error.tensor)) count.add_broken(value_of(error.tensor), error.error);
     };

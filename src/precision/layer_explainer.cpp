@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "engine/element_forms.h"
 #include "engine/int8.h"
 #include "ops/forms.h"
-#include "precision/weight_loss.h"
 
 namespace ulpscope {
 
@@ -85,30 +86,85 @@ Reason LayerExplainer::saturation() const {
   return result;
 }
 
-Reason LayerExplainer::format_reason() const {
-  Reason result;
-  result.kind = ReasonKind::kRounding;
-  result.tensor = output_name();
-  const TensorId weights = layer_.inputs[1];
-  const bool coded = form_of(precision()).is_of_weights();
-  result.text = fmt::format("rounding of its {} to {}", coded ? "weights" : "inputs and weights", type());
-  if (!spec_.is_constant(weights)) return result;
-  const Encoding encoding = encoding_of(spec_, layer_, precision(), 1, low_.int8_output, low_.scale_choice);
-  const ScaleLayout layout = scale_layout(spec_, layer_, 1, encoding);
-  const Tensor values = spec_.value(weights).in_memory();
+bool LayerExplainer::has_elements(std::size_t operand) const {
+  return form_of(precision()).products_only && is_quantized(precision()) && operand < layer_.inputs.size() &&
+         layer_.inputs[operand] != kNone && !spec_.is_constant(layer_.inputs[operand]);
+}
+
+Encoding LayerExplainer::encoding(std::size_t operand) const {
+  return encoding_of(spec_, layer_, precision(), operand, low_.int8_output, low_.scale_choice);
+}
+
+std::vector<int> LayerExplainer::sharing(std::size_t operand, const Encoding& encoding) const {
+  const bool convolution = ops::is_convolution(layer_), constant = spec_.is_constant(layer_.inputs[operand]);
+  const int channels = constant ? static_cast<int>(weight_channel_axis(spec_, layer_)) : 0;
+  std::vector<int> result{!convolution ? summed_axis(spec_, layer_, operand) : constant ? 1 - channels : 1};
+  if (constant && encoding.granularity == Granularity::kTensor) result.push_back(channels);
+  return result;
+}
+
+void LayerExplainer::add_elements(std::size_t operand, const Tensor& values, LayerCount& count) const {
+  if (values.type() != DataType::kFloat32 || values.size() == 0) return;
+  const Encoding by = encoding(operand);
+  const float scale = activation_scale(spec_, layer_.inputs[operand], by, low_.scale);
+  const bool blocks = by.granularity == Granularity::kBlock;
+  if (!blocks && !(scale > 0)) return;
+  const ScaleLayout layout = blocks ? ScaleLayout(by, values.shape()) : ScaleLayout();
+  Quantized stored;
+  if (blocks) {
+    stored = quantize(by, layout, values, {.second = scale > 0 ? scale : 1.0f, .keep_small = false});
+  } else {
+    stored = {Tensor(DataType::kFloat32, values.shape()), Tensor::of<float>({1}, {scale})};
+    quantize_activation(by, layout, values, scale, stored.elements.data<float>(), false);
+  }
+  count.operands[operand].add(operand_loss(values, stored, by, layout, sharing(operand, by)));
+}
+
+OperandLoss LayerExplainer::weight_loss() const {
+  const Encoding by = encoding(1);
+  const ScaleLayout layout = scale_layout(spec_, layer_, 1, by);
+  const Tensor values = spec_.value(layer_.inputs[1]).in_memory();
   ScaleRules rules;
-  const SharedChannelWeights weighted = channel_weights_of(spec_, layer_, 1, encoding, low_);
+  const SharedChannelWeights weighted = channel_weights_of(spec_, layer_, 1, by, low_);
   if (weighted != nullptr) rules.weights = weighted->mean_squares;
-  const int channels = static_cast<int>(weight_channel_axis(spec_, layer_));
-  const int rank = static_cast<int>(values.rank()), summed = ops::is_convolution(layer_) ? 1 - channels
-                                                             : channels == rank - 1      ? rank - 2
-                                                                                         : rank - 1;
-  std::vector<int> sharing{summed};
-  if (encoding.granularity == Granularity::kTensor) sharing.push_back(channels);
-  const WeightLoss loss = weight_loss(values, quantize(encoding, layout, values, rules), encoding, layout, sharing);
-  result.tensor = name(weights);
-  result.text += fmt::format(": the weights '{}' lose {:.2g} % (rms)", result.tensor, 100 * loss.relative);
-  result.text += explain_loss(loss, values.size(), result);
+  return operand_loss(values, quantize(by, layout, values, rules), by, layout, sharing(1, by));
+}
+
+Reason LayerExplainer::format_reason() const {
+  struct Operand {
+    TensorId id;
+    OperandLoss loss;
+    Reason reason;
+    std::string cause;
+  };
+  std::vector<Operand> operands;
+  const bool weights = spec_.is_constant(layer_.inputs[1]);
+  if (weights) operands.push_back({layer_.inputs[1], weight_loss()});
+  for (std::size_t i = 0; i < own_.operands.size(); ++i)
+    if (own_.operands[i].values > 0) operands.push_back({layer_.inputs[i], own_.operands[i]});
+  for (Operand& operand : operands) operand.cause = explain_loss(operand.loss, operand.reason);
+  // What has a cause goes first, then what loses most.
+  std::ranges::stable_sort(operands, std::greater(), [](const Operand& operand) {
+    return std::pair(!operand.cause.empty(), operand.loss.relative());
+  });
+  Reason result = operands.empty() ? Reason() : operands[0].reason;
+  result.tensor = operands.empty() ? output_name() : name(operands[0].id);
+  result.text = fmt::format("rounding of its {} to {}",
+                            !weights                    ? "inputs"
+                            : is_quantized(precision()) ? "inputs and weights"
+                                                        : "weights",
+                            type());
+  std::string_view before = ": ";
+  for (const Operand& operand : operands) {
+    result.text +=
+        fmt::format("{}{} '{}' {} {:.2g} % (rms)", before, spec_.is_constant(operand.id) ? "the weights" : "its input",
+                    name(operand.id), spec_.is_constant(operand.id) ? "lose" : "loses", 100 * operand.loss.relative());
+    before = ", ";
+  }
+  for (const Operand& operand : operands)
+    if (!operand.cause.empty())
+      result.text +=
+          (operands.size() > 1 ? fmt::format("; in '{}', ", name(operand.id)) : std::string("; ")) + operand.cause;
   return result;
 }
 

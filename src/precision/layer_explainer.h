@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -14,6 +15,7 @@
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "precision/explain.h"
+#include "precision/operand_loss.h"
 #include "precision/value_counts.h"
 
 namespace ulpscope {
@@ -27,6 +29,8 @@ struct LayerCount {
   /// How many finite elements become infinite or NaN in low precision, and the largest of them.
   std::int64_t broken = 0;
   double largest_broken = 0;
+  /// Of products in other formats than int8: the operands that are activations, and stored as elements.
+  std::array<OperandLoss, 2> operands;
 
   /// `error`: low - exact.
   void add_broken(const Tensor& exact, const Tensor& error) {
@@ -43,6 +47,7 @@ struct LayerCount {
     sums.add(other.sums);
     broken += other.broken;
     largest_broken = std::max(largest_broken, other.largest_broken);
+    for (std::size_t i = 0; i < operands.size(); ++i) operands[i].add(other.operands[i]);
   }
 };
 
@@ -58,6 +63,10 @@ class LayerExplainer {
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
     count_sums(a, b, out, precision(), count.sums);
   }
+  /// Operand 0 or 1 is an activation that the layer reads as elements of a format other than int8.
+  bool has_elements(std::size_t operand) const;
+  /// REQUIRES: has_elements().
+  void add_elements(std::size_t operand, const Tensor& values, LayerCount& count) const;
   /// What is to be counted of an input and of the outputs; nothing of what is not quantized.
   std::optional<RangeKey> input_key(std::size_t index) const;
   RangeKey output_key(TensorId output) const { return {output, precision(), 0}; }
@@ -74,8 +83,12 @@ class LayerExplainer {
   std::size_t most_clipped() const;
   bool is_beyond_scales() const { return most_clipped() < inputs_.size(); }
   Reason saturation() const;
-  /// For products in other formats than int8: what rounding does to their constant weights.
+  /// For products in other formats than int8: what rounding does to their operands.
   Reason format_reason() const;
+  OperandLoss weight_loss() const;
+  Encoding encoding(std::size_t operand) const;
+  /// The dimensions of an operand whose channels share scales with each other.
+  std::vector<int> sharing(std::size_t operand, const Encoding& encoding) const;
   Reason int8_reason() const;
   Reason float_reason() const;
   Reason underflow(TensorId tensor, const RangeCount& count) const;

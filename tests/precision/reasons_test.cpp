@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -170,6 +172,107 @@ TEST(Reasons, TellClippingFromCoarseSteps) {
   const Reason coarse = int8_reason(-1, 1, 100.0f / 127);
   EXPECT_EQ(coarse.kind, ReasonKind::kResolution) << coarse.text;
   EXPECT_EQ(coarse.tensor, "x");
+}
+
+/// Why a product of ordinary weights with rows of 256 numbers has to stay higher: `factor(row, column)` times +-[0.5,
+/// 1], within twice `largest`, which is the calibrated one where it is not 0.
+Reason activation_reason(Precision precision, const std::function<float(std::int64_t, std::int64_t)>& factor,
+                         MxScaleRule rule = MxScaleRule::kCeil, float largest = 0) {
+  constexpr std::int64_t kRows = 16, kSum = 256, kColumns = 32;
+  Model model;
+  model.input("x", {kRows, kSum});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  const Tensor w = values_in({kSum, kColumns}, -1, 1, 7);
+  *model.graph().add_initializer() = float_tensor("w", w.shape(), {w.values<float>().begin(), w.values<float>().end()});
+  model.output("y");
+  SearchData data = data_for(model.load(), "x", {kRows, kSum}, 0.5, 1);
+  for (auto* samples : {&data.samples, &data.held_out})
+    for (auto& sample : *samples)
+      for (std::int64_t i = 0; i < kRows * kSum; ++i) {
+        float& x = sample[0].tensor.data<float>()[i];
+        x *= (i * 7 % 5 < 2 ? -1.0f : 1.0f) * factor(i / kSum, i % kSum);
+        if (largest == 0) continue;
+        x = std::clamp(x, -2 * largest, 2 * largest);
+      }
+  float most = largest;
+  if (largest == 0)
+    for (const auto& sample : data.samples)
+      for (const float x : sample[0].tensor.values<float>()) most = std::max(most, std::fabs(x));
+  SearchTask task = fp16_search();
+  task.build.enabled = PrecisionSet{Precision::kFP32, precision};
+  task.build.scale_choice.mx = rule;
+  task.build.scales = {{"x", most / 127}};
+  return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-6), task)).at("Product").reason;
+}
+
+constexpr auto kBlocks = {Precision::kNVFP4, Precision::kMXFP4};
+
+TEST(Reasons, FindNoCauseInOrdinaryActivations) {
+  for (const Precision precision : {Precision::kFP8, Precision::kMXFP8, Precision::kNVFP4, Precision::kMXFP4}) {
+    const Reason reason = activation_reason(precision, [](auto, auto) { return 1.0f; });
+    EXPECT_EQ(reason.kind, ReasonKind::kRounding) << reason.text;
+    EXPECT_THAT(reason.text, HasSubstr("rounding of its inputs and weights to "));
+    EXPECT_THAT(reason.text, HasSubstr("its input 'x' loses "));
+    EXPECT_THAT(reason.text, HasSubstr("the weights 'w' lose "));
+    EXPECT_THAT(reason.text, ::testing::Not(HasSubstr(";")));
+  }
+}
+
+TEST(Reasons, NameAnOutlierChannelOfActivations) {
+  const auto outlier = [](std::int64_t, std::int64_t column) { return column == 101 ? 60.0f : 1.0f; };
+  for (const Precision precision : kBlocks) {
+    const Reason reason = activation_reason(precision, outlier);
+    EXPECT_EQ(reason.kind, ReasonKind::kResolution) << reason.text;
+    EXPECT_EQ(reason.tensor, "x");
+    EXPECT_THAT(reason.text, HasSubstr("; in 'x', outlier channel: channel 101 of dimension 1 is 6"));
+  }
+  // E4M3 has the range for it.
+  for (const Precision precision : {Precision::kFP8, Precision::kMXFP8})
+    EXPECT_EQ(activation_reason(precision, outlier).kind, ReasonKind::kRounding);
+}
+
+TEST(Reasons, NameBlocksOfActivationsThatTheirLargestValueSwallows) {
+  for (const Precision precision : kBlocks) {
+    const std::int64_t block = precision == Precision::kNVFP4 ? 16 : 32;
+    const Reason reason = activation_reason(precision, [&](std::int64_t row, std::int64_t column) {
+      return (row * 5 + column / block * 3) % block == column % block ? 60.0f : 1.0f;
+    });
+    EXPECT_EQ(reason.kind, ReasonKind::kResolution) << reason.text;
+    EXPECT_EQ(reason.tensor, "x");
+    EXPECT_EQ(reason.count, reason.total);
+    EXPECT_EQ(reason.total, 3 * 16 * 256 / block);  // Of all samples.
+    EXPECT_THAT(reason.text, HasSubstr("; in 'x', "));
+    EXPECT_THAT(reason.text, HasSubstr("blocks are swallowed by their largest value: up to "));
+  }
+}
+
+/// Beside rows that are ten million times as large, blocks get the scale 0, and elements of fp8 become 0.
+TEST(Reasons, NameScalesOfActivationsThatUnderflow) {
+  const auto small = [](std::int64_t row, std::int64_t) { return row % 2 == 0 ? 1e-7f : 1.0f; };
+  const Reason blocks = activation_reason(Precision::kNVFP4, small);
+  EXPECT_EQ(blocks.kind, ReasonKind::kUnderflow) << blocks.text;
+  EXPECT_EQ(blocks.tensor, "x");
+  EXPECT_EQ(blocks.count, 3 * 8 * 256);
+  EXPECT_EQ(blocks.total, 3 * 16 * 256);
+  EXPECT_THAT(blocks.text, HasSubstr("; in 'x', scale underflow: 384 of 768 blocks need less than half of "));
+  const Reason one_scale = activation_reason(Precision::kFP8, small);
+  EXPECT_EQ(one_scale.kind, ReasonKind::kUnderflow) << one_scale.text;
+  EXPECT_EQ(one_scale.count, 3 * 8 * 256);
+  EXPECT_EQ(activation_reason(Precision::kMXFP8, small).kind, ReasonKind::kRounding);
+}
+
+TEST(Reasons, NameActivationsThatSaturate) {
+  // OCP's scales leave values up to 1.99 times the largest element.
+  const auto just_below = [](std::int64_t, std::int64_t) { return 1.95f; };
+  const Reason down = activation_reason(Precision::kMXFP4, just_below, MxScaleRule::kOcp, 0.99f);
+  EXPECT_EQ(down.kind, ReasonKind::kSaturation) << down.text;
+  EXPECT_EQ(down.tensor, "x");
+  // A calibrated range of half of the values.
+  for (const Precision precision : {Precision::kFP8, Precision::kNVFP4}) {
+    const Reason clipped = activation_reason(precision, [](auto, auto) { return 3.0f; }, MxScaleRule::kCeil, 0.5f);
+    EXPECT_EQ(clipped.kind, ReasonKind::kSaturation) << clipped.text;
+    EXPECT_EQ(clipped.tensor, "x");
+  }
 }
 
 }  // namespace
