@@ -228,7 +228,8 @@ struct Answer {
   };
   struct NetworkLayer {
     std::string name, op;
-    /// When nothing is raised; nothing for layers without float arithmetic.
+    /// Of kept layers when nothing is raised; of others what they run in (the bias of a kept product follows it).
+    /// Nothing for layers without float arithmetic.
     std::optional<Precision> low{};
     /// Of the layers that it reads values of, indices into `network`, all smaller than its own.
     std::vector<int> inputs{};

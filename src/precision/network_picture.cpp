@@ -68,17 +68,21 @@ void add_times(SearchSpace& space, const IdMap<LayerId, int>& row_of, std::vecto
 
 }  // namespace
 
-std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const TensorMap> samples,
+std::vector<NetworkLayer> network_picture(SearchSpace& space, const Levels* best, std::span<const TensorMap> samples,
                                           const std::function<void(TensorId, const Tensor&)>& see) {
   const Specialization& spec = space.specialization();
   const Network& network = *spec.network;
+  const Levels levels = best != nullptr ? *best : space.lowest();
+  const Assignment chosen = space.assignment(levels);
+  const RaisedLayers::Marks raised = space.names(levels).marks();
   std::vector<NetworkLayer> rows;
   IdMap<LayerId, int> row_of(network.layers.size(), -1);
   for (const auto& [l, layer] : network.layers.items()) {
     if (spec.folded[l]) continue;
     row_of[l] = static_cast<int>(rows.size());
     NetworkLayer row{layer.name, std::string(layer.op->name)};
-    if (spec.numeric[l] && has_precision(layer)) row.low = space.low().precision[l];
+    if (spec.numeric[l] && has_precision(layer))
+      row.low = (l.index() < raised.size() && raised[l.index()] != 0 ? space.low() : chosen).precision[l];
     for (const TensorId input : present(layer.inputs)) {
       const LayerId producer = network.tensor(input).producer;
       if (producer == kNone || row_of[producer] < 0) continue;

@@ -252,7 +252,8 @@ void add_figures(SearchState& search) {
   add_sensitivities(search);
   const Assignment chosen = search.verdict.best ? space.assignment(*search.verdict.best) : space.low();
   OneSignedProducts one_signed(space.specialization(), chosen, search.options.build.accumulation);
-  answer.network = network_picture(space, std::span(search.data.samples).first(search.is_late(0.9) ? 0 : 1),
+  const Levels* const best = search.verdict.best ? &*search.verdict.best : nullptr;
+  answer.network = network_picture(space, best, std::span(search.data.samples).first(search.is_late(0.9) ? 0 : 1),
                                    [&](TensorId tensor, const Tensor& values) { one_signed.add(tensor, values); });
   one_signed.warn();
   if (search.verdict.best) add_best(search, *search.verdict.best);
