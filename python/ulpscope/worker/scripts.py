@@ -51,6 +51,7 @@ def set_up_polygraphy() -> None:
 
 
 def _run(path: str) -> ModuleType:
+    sys.dont_write_bytecode = True  # No __pycache__ beside it, and from here on: it may import its neighbors later.
     with open(path, "rb") as file:
         if b"polygraphy" in file.read():
             with contextlib.suppress(ImportError):

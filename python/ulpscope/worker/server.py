@@ -159,7 +159,6 @@ def main(arguments: List[str]) -> int:
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     _end_with_the_program()
-    sys.dont_write_bytecode = True  # no __pycache__ beside users' scripts
     use_shims(options.shims)
     try:
         from .protocol import Channel
