@@ -31,7 +31,8 @@ std::string quoted_list(const std::vector<std::string>& names, std::size_t shown
   return text;
 }
 
-/// The network with other outputs, without requests for precisions.
+}  // namespace
+
 Network with_outputs(const Network& network, std::vector<TensorId> outputs) {
   Network copy = network;
   for (Layer& layer : copy.layers) {
@@ -41,8 +42,6 @@ Network with_outputs(const Network& network, std::vector<TensorId> outputs) {
   copy.outputs = std::move(outputs);
   return copy;
 }
-
-}  // namespace
 
 std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<InputBinding>& bindings) {
   std::vector<Tensor> inputs;

@@ -26,6 +26,9 @@ namespace ulpscope {
 /// The next sample, inputs by name; nothing at the end.
 using SampleSource = std::function<std::optional<TensorMap>()>;
 
+/// The network with other outputs, without requests for precisions.
+Network with_outputs(const Network& network, std::vector<TensorId> outputs);
+
 /// The tensors that get scales: inputs of the network and outputs of layers, if they are floats and no constants.
 /// Those of graphs inside of control flow are not among them.
 std::vector<TensorId> calibrated_tensors(const Specialization& spec);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "precision/close_choices.h"
 #include "precision/explain.h"
 #include "precision/fingerprint.h"
 #include "precision/network_picture.h"
@@ -252,10 +253,15 @@ void add_figures(SearchState& search) {
   add_sensitivities(search);
   const Assignment chosen = search.verdict.best ? space.assignment(*search.verdict.best) : space.low();
   OneSignedProducts one_signed(space.specialization(), chosen, search.options.build.accumulation);
+  CloseChoices choices(space.specialization(), chosen);
   const Levels* const best = search.verdict.best ? &*search.verdict.best : nullptr;
   answer.network = network_picture(space, best, std::span(search.data.samples).first(search.is_late(0.9) ? 0 : 1),
-                                   [&](TensorId tensor, const Tensor& values) { one_signed.add(tensor, values); });
+                                   [&](TensorId tensor, const Tensor& values) {
+                                     one_signed.add(tensor, values);
+                                     choices.add(tensor, values);
+                                   });
   one_signed.warn();
+  if (best != nullptr && !search.is_late(0.9)) choices.warn(space.trials());
   if (search.verdict.best) add_best(search, *search.verdict.best);
 }
 

@@ -146,7 +146,8 @@ def search(
     held_out = [arrays_of(module, call, names, "search") for call in further] if isinstance(further, list) else further
     data = [arrays_of(module, call, names, "search") for call in calls]
     given = {"objective": objective, "fusion": fusion, "hold_out": held_out, **options}
-    taker = _RepairTaker(module, model, calls)
+    graph = Graph(model)
+    taker = _RepairTaker(module, graph, model, calls)
     asked = [keep] if isinstance(keep, str) else list(keep)
     more: list[str] = []
     while True:
@@ -158,7 +159,7 @@ def search(
         refusals = taker.refusals(answer)
         if not refusals:
             return ModuleAnswer(answer, model, calls)
-        added = [name for name in taker.own_layers(refusals) if name not in more]
+        added = [name for name in own_layers(graph, answer, refusals) if name not in more]
         repair = bool(added)
         more = more + added if added else []
         _warn(refusals, repair)
@@ -176,12 +177,23 @@ def _warn(refusals: Sequence[Refusal], keeps: bool) -> None:
         )  # fmt: skip
 
 
+def own_layers(graph: Graph, answer: Answer, refusals: Sequence[Refusal]) -> list[str]:
+    """Of the modules in the way: those that have a precision. TopK and ScatterND only move values."""
+    values = answer._values
+    if values["network"] is None:
+        return []
+    modules = {name for refusal in refusals for name in refusal.modules}
+    rows = zip(values["network"]["layer"], values["network"]["precision"])
+    names = [values["names"][layer] for layer, precision in rows if precision is not None]
+    return [name for name in names if graph.modules.get(name) in modules]
+
+
 class _RepairTaker:
     """Whether a module can take the repairs of answers."""
 
-    def __init__(self, module: Any, model: onnx.ModelProto, calls: Sequence[Call]) -> None:
+    def __init__(self, module: Any, graph: Graph, model: onnx.ModelProto, calls: Sequence[Call]) -> None:
         self._module = copy.deepcopy(module).eval()
-        self._graph = Graph(model)
+        self._graph = graph
         self._calls = calls
         self._names = [each.name for each in model.graph.output]
 
@@ -195,9 +207,3 @@ class _RepairTaker:
     def refusals(self, answer: Answer) -> list[Refusal]:
         repairs = answer._values["repairs"]
         return folds_of(self._graph, self._module, repairs, self._calls, self._exact)[1] if repairs else []
-
-    def own_layers(self, refusals: Sequence[Refusal]) -> list[str]:
-        """Of the modules in the way."""
-        modules = {name for refusal in refusals for name in refusal.modules}
-        nodes = self._graph.nodes.items()
-        return [name for name, node in nodes if self._graph.computes(node) and self._graph.module_of(node) in modules]
