@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "formats/encoding.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::onnx_model {
@@ -162,6 +163,28 @@ int QuantizationGraph::quantized_type(const onnx::NodeProto& node) const {
   if (node.input_size() > 2 && !node.input(2).empty()) return type_of(node.input(2));
   const auto* type = find_attribute(node, "output_dtype");
   return type != nullptr && type->i() != 0 ? static_cast<int>(type->i()) : int{onnx::TensorProto::UINT8};
+}
+
+std::vector<char> QuantizationGraph::empty_blocks(const onnx::NodeProto& node) const {
+  const auto integer = [&](std::string_view name, std::int64_t absent) {
+    const onnx::AttributeProto* attribute = find_attribute(node, name);
+    return attribute == nullptr ? absent : attribute->i();
+  };
+  const std::int64_t block = integer("block_size", 0);
+  // A zero point would have to be looked at, too.
+  if (role_of(node) != Role::kDequantize || node.input_size() != 2 || block <= 0) return {};
+  const Tensor codes = elements(node.input(0)), scales = elements(node.input(1));
+  const auto rank = static_cast<std::int64_t>(codes ? codes.rank() : 0);
+  const std::int64_t given = integer("axis", 1), axis = given < 0 ? given + rank : given;
+  if (!codes || !scales || axis < 0 || axis >= rank) return {};
+  const ScaleLayout layout({.granularity = Granularity::kBlock, .axis = static_cast<int>(axis), .block = block},
+                           codes.shape());
+  if (layout.scales != scales.shape()) return {};
+  std::vector<char> empty(static_cast<std::size_t>(scales.size()), 1);
+  const Tensor wide = codes.cast(DataType::kFloat32);
+  for (std::int64_t i = 0; i < wide.size(); ++i)
+    if (wide.data<float>()[i] != 0) empty[static_cast<std::size_t>(layout.index(i))] = 0;
+  return empty;
 }
 
 bool QuantizationGraph::same_quantizer(const onnx::NodeProto& a, const onnx::NodeProto& b) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "onnx/functions.h"
 #include "onnx/tensor_reader.h"
@@ -48,6 +49,8 @@ class QuantizationGraph {
   const onnx::NodeProto* behind_movement(const std::string& name) const;
   /// ONNX's number of the narrow type of a quantizer; 0: not known.
   int quantized_type(const onnx::NodeProto& node) const;
+  /// Per scale of a dequantizer of blocks, 1 where all codes of the block are 0; empty where one cannot tell.
+  std::vector<char> empty_blocks(const onnx::NodeProto& node) const;
   /// Two nodes with scales quantize, or have quantized, to the same type by the same scales.
   bool same_quantizer(const onnx::NodeProto& a, const onnx::NodeProto& b) const;
 

@@ -144,6 +144,12 @@ VIOLATIONS = {
         WARNING,
         "denormal in float16",
     ),
+    "denormal of blocks": (
+        weights(INT4, np.full((4, 1), 1e-5, np.float16), axis=-1, block_size=32, output_dtype=FLOAT),
+        "dq",
+        WARNING,
+        "4 of the 4 scales in 's' are denormal in float16",
+    ),
     "fp4 scale": (fp4_dynamic(-1, scale=-1), "q", PROBLEM, "is negative"),
     "body": (in_a_body(), "q", PROBLEM, "is negative"),
     "nan block": (nvfp4([[1, 2], [448, 3], [np.nan, 1], [2, 5]]), "dq", PROBLEM, "negative or NaN"),
@@ -277,6 +283,14 @@ WELL_FORMED = {
         (np.linspace(9, 448, 8, dtype=F).reshape(4, 2).astype(E4M3).astype(F) * F(0.003)).astype(np.float16),
         axis=-1,
         block_size=16,
+        output_dtype=FLOAT,
+    ),
+    # The smallest scale that quantizers write, 1e-5, is denormal in float16.
+    "int4, a row of zeros": weights(
+        (INT4.astype(F) * F([[1], [0], [1], [1]])).astype(I4),
+        np.array([[0.1], [1e-5], [0.1], [0.1]], np.float16),
+        axis=-1,
+        block_size=32,
         output_dtype=FLOAT,
     ),
     "mxfp8": mxfp8(np.array([[127], [0], [120], [254]], np.uint8)),
