@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "graph/layer_form.h"
+#include "precision/lowest.h"
 #include "precision/objective.h"
 #include "precision/shell_word.h"
 #include "ulpscope/answer.h"
@@ -203,7 +204,10 @@ void append_figures(const Answer& answer, std::string& out) {
   out += "\n";
   if (answer.objective) {
     const ObjectiveRule& rule = rule_of(*answer.objective);
-    out += fmt::format("Chosen for: {} ({})\n", rule.wish, rule.name);
+    out += fmt::format("Chosen for: {} ({}){}\n", rule.wish, rule.name,
+                       answer.objective == Objective::kFastest && is_slower_than_highest(answer)
+                           ? ", launches of casts left out"
+                           : "");
   }
   append_sets(answer, out);
   out += fmt::format("Spent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),

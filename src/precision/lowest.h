@@ -18,6 +18,9 @@ using ChangedOptions = std::vector<std::pair<std::string, std::string>>;
 /// has then; empty where that has no inputs.
 std::string search_command(const AnswerFile& file, const ChangedOptions& changed);
 
+/// By the estimate, launches of casts included.
+bool is_slower_than_highest(const Answer& answer) noexcept;
+
 /// What to say of an answer that is estimated slower than everything in the highest precision, or in the lowest where
 /// only the margin speaks against that, with the commands of what is faster; empty for others.
 std::string slower_text(const AnswerFile& file);
