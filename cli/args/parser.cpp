@@ -8,6 +8,7 @@
 #include <map>
 
 #include "args/meant.h"
+#include "graph/name_match.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -227,8 +228,8 @@ class Reader {
     const Option& option = *match.option;
     for (const std::string& value : values) {
       if (option.choices.empty() || std::ranges::find(option.choices, value) != option.choices.end()) continue;
-      throw UsageError(fmt::format("argument {}: invalid choice: '{}' (choose from '{}')", option.display(), value,
-                                   fmt::join(option.choices, "', '")));
+      throw UsageError(fmt::format("argument {}: invalid choice: '{}' (choose from '{}'){}", option.display(), value,
+                                   fmt::join(option.choices, "', '"), did_you_mean(value, option.choices)));
     }
     for (const std::string& value : values) {
       if (!option.integers || to_number<int>(value)) continue;

@@ -157,6 +157,9 @@ struct Answer {
   /// are none, or the search ended before.
   std::optional<Judgement> held_out;
   int search_samples = 0, held_out_samples = 0, held_out_passed = 0;
+  /// Of the first sample, by input: where sizes are open, what an engine of the answer is built for. Empty in files of
+  /// earlier releases.
+  std::map<std::string, Shape> input_shapes;
   int joined_samples = 0;      ///< Of the search samples, those that were held out until they failed.
   int validation_samples = 0;  ///< Held-out samples that took part in the choice, since sets failed on them.
   double cost_share = 0;       ///< Of the multiply-adds that stay in higher precision.

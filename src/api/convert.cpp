@@ -133,10 +133,13 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
 }
 
 std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptions& options) {
-  const Choice choice = make_choice(model, options);
+  Choice choice = make_choice(model, options);
   Network& network = *choice.network;
   for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
   set_requests(network, choice.requested);
+  // Some forms are not for products of one row, which open sizes would give.
+  if (options.answer && choice.build.typical_shapes.empty())
+    choice.build.typical_shapes = options.answer->answer.input_shapes;
   return Engine::build(choice.network, choice.build);
 }
 

@@ -302,6 +302,7 @@ Json from_answer(const AnswerFile& file) {
           {"criterion", answer.criterion},
           {"criterion_options", file.criterion_options},
           {"inputs", file.inputs},
+          {"input_shapes", answer.input_shapes},
           {"golden", file.golden},
           {"margin", from_double(answer.margin)},
           {"search", std::move(search)},
@@ -447,6 +448,10 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.has("attention")) file.attention = reader.at("attention").text();
   if (reader.has("criterion_options")) file.criterion_options = json::to_texts(reader.at("criterion_options"));
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
+  if (reader.has("input_shapes"))
+    reader.at("input_shapes").members([&](const std::string& name, const Reader& shape) {
+      shape.each([&](const Reader& size) { file.answer.input_shapes[name].push_back(json::to_count(size)); });
+    });
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
   if (reader.has("objective") && !reader.at("objective").is_null()) read_objective(reader.at("objective"), answer);

@@ -240,6 +240,7 @@ void add_figures(SearchState& search) {
   answer.search_samples = static_cast<int>(search.samples.searched);
   answer.held_out_samples = static_cast<int>(search.samples.held_out());
   answer.joined_samples = search.samples.joined;
+  for (const NamedTensor& input : search.data.samples.front()) answer.input_shapes[input.name] = input.tensor.shape();
   answer.target = options.build.target;
   for (Trial& trial : answer.trials)
     if (trial.repairs != search.repairs.words && !is_held_out(trial.kind)) trial.kind = TrialKind::kRepair;

@@ -21,8 +21,8 @@ REGISTRY = Registry().with_resources([(f"{name}.schema.json", Resource.from_cont
 TOLERANCE = ["--atol", "1e-3", "--rtol", "1e-2"]
 # What docs/formats.md says may be absent, as paths with * for indices; and maps from names, of which any element may be.
 OPTIONAL = {
-    "answer": r"accumulation|attention|block_scales|objective|lowest|build|build/layer_precisions/.*|"
-    r"target_hash|sets|bits|curve|network|network/time_us/.*|"
+    "answer": r"accumulation|attention|block_scales|input_shapes(/.*)?|objective|lowest|build|"
+    r"build/layer_precisions/.*|target_hash|sets|bits|curve|network|network/time_us/.*|"
     r"layers/\*/reason/(low|exponents)|repairs/\*/(exponents|used|edits)|(sets|int8/scales)/.*",
     "header": "",
     "trial": r"names|raised/.*|used|worst|problem|outputs|margin|repairs|joined|validation|samples_passed|sample_used",

@@ -46,6 +46,26 @@ def test_engines_of_answers_are_the_program(program, folder, samples, answer):
     same_bits(ulpscope.Engine(pathlib.Path("m.onnx").read_bytes(), answer=answer), samples, expected)
 
 
+def test_engines_of_answers_are_built_for_the_sizes_of_the_samples(folder):
+    """A product of one row, which an open size would be, has no form in fp8."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["h"], "first"),
+        helper.make_node("MatMul", ["h", "w"], ["y"], "second"),
+    ]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 64]) for name in "xy"]
+    weights = [numpy_helper.from_array(rng.normal(size=(64, 64)).astype(np.float32), name) for name in "vw"]
+    graph = helper.make_graph(nodes, "open", info[:1], info[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), "open.onnx")
+    samples = [{"x": rng.normal(size=(16, 64)).astype(np.float32)} for _ in range(4)]
+    answer = ulpscope.search("open.onnx", samples, precisions=["fp8", "mxfp4"], threshold=1.0, progress=False)
+    assert answer.to_dict()["input_shapes"] == {"x": [16, 64]} and answer.to_dict()["build"]["layer_precisions"]
+    check = ulpscope.verify("open.onnx", answer, samples)
+    engine, exact = ulpscope.Engine("open.onnx", answer=answer), ulpscope.Engine("open.onnx")
+    error = max(rel_l2(engine.run(sample)["y"], exact.run(sample)["y"]) for sample in samples)
+    assert error == pytest.approx(check.error, rel=1e-5) and error > 1e-3
+
+
 @pytest.mark.parametrize("precisions", ["fp16", ["int8", "fp16"]])
 def test_engines_with_repairs_and_int8(program, folder, precisions):
     samples = masked_attention(folder / "m.onnx", blocks=2)
