@@ -24,9 +24,23 @@
 namespace ulpscope {
 namespace {
 
+/// What to try where there is no file of this name.
+std::string hint_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path folder = path.parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    return fmt::format("; there is no folder '{}'", folder.string());
+  if (path.filename().string().find_first_of("*?[") != std::string::npos)
+    return "; no file matches this pattern, which the shell would have replaced by names";
+  return path.is_relative()
+             ? fmt::format("; try its path relative to {}", std::filesystem::current_path(ignored).string())
+             : std::string();
+}
+
 [[noreturn]] void throw_system(const std::filesystem::path& path, std::string_view action, int error) {
-  throw error_of(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot {}: {}", path.string(), action,
-                 std::strerror(error));
+  const bool missing = error == ENOENT;
+  throw error_of(missing ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot {}: {}{}", path.string(), action,
+                 std::strerror(error), missing ? hint_of(path) : std::string());
 }
 
 class Descriptor {

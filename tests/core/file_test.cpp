@@ -1,6 +1,7 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -144,6 +145,23 @@ std::string message_of(const MappedFile& file) {
     EXPECT_EQ(error.code(), ErrorCode::kIo);
     return error.what();
   }
+}
+
+TEST_F(Files, ThatAreNotThereHaveAHint) {
+  const auto message = [](const std::filesystem::path& path) -> std::string {
+    try {
+      read_file(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message("nothing.json"), ::testing::EndsWith("No such file or directory; try its path relative to " +
+                                                           std::filesystem::current_path().string()));
+  EXPECT_THAT(message("/nowhere/n*.json"), ::testing::EndsWith("; there is no folder '/nowhere'"));
+  EXPECT_THAT(message(folder_ / "nothing*.npz"), ::testing::HasSubstr("; no file matches this pattern"));
+  EXPECT_THAT(message(folder_ / "nothing.npz"), ::testing::EndsWith("No such file or directory"));
 }
 
 TEST_F(Files, ThatAreCutOffWhileTheyAreMappedReadAsZerosAndSaySo) {
