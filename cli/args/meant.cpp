@@ -64,7 +64,10 @@ std::string meant_options(const OptionTable& table, const Arguments& parsed) {
       if (name == elsewhere && is_among(names, here)) return fmt::format("; did you mean '{}'?", here);
     if (word.starts_with("--")) return did_you_mean(name, names);
   }
-  return "";
+  const bool options = std::ranges::any_of(parsed.unrecognized, [](const auto& word) { return word.starts_with('-'); });
+  if (options) return "";
+  const std::string usage = table.usage();
+  return "; too many words: " + usage.substr(0, usage.find('\n'));
 }
 
 }  // namespace ulpscope::cli

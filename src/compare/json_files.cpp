@@ -149,6 +149,7 @@ Json parse(std::string_view text, const std::string& where) {
     fail_at(where, "malformed JSON at line " + std::to_string(line) + ", column " + std::to_string(column) +
                        (text.empty() ? ": the file is empty"
                         : at_end     ? ": the text ends too early; is the file truncated?"
+                        : byte == 0  ? ": no JSON begins so; is it a file of another kind?"
                                      : ""));
   }
 }

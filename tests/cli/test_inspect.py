@@ -263,27 +263,39 @@ def test_difference_of_results(run, model):
     assert run("inspect", "diff", "in.json", "in.json").code == 0
 
 
-@pytest.mark.parametrize("words, code, says", [
-    (["inspect", "model"], 2, "the following arguments are required: MODEL"),
-    (["inspect", "model", "nothing.onnx"], 1, "no such file"),
-    (["inspect", "model", "garbage.onnx"], 1, "garbage.onnx"),
-    (["inspect", "model", "garbage.plan"], 1, "garbage.plan"),
-    (["inspect", "model", "empty.onnx"], 1, "empty.onnx"),
-    (["inspect", "model", "garbage.onnx", "--visual"], 1, "--visual"),
-    (["inspect", "model", "garbage.onnx", "--show", "layer"], 2, "invalid choice"),
-    (["inspect", "data", "nothing.json"], 1, "nothing.json"),
-    (["inspect", "data", "garbage.onnx"], 1, "garbage.onnx"),
-    (["inspect", "data", "broken.json"], 1, "malformed JSON"),
-    (["inspect", "data", "broken.json", "-n", "-5"], 1, "--num-items"),
-    (["inspect", "diff", "broken.json"], 2, "required: B"),
-    (["inspect", "diff", "broken.json", "broken.json"], 1, "malformed JSON"),
-    (["inspect", "diff", "garbage.onnx", "broken.json"], 1, "expected an engine, saved results, or layer precisions"),
-    (["inspect", "diff", "lines.txt", "wrong.txt"], 1, "line 2: expected layer:type, got 'no type'"),
-    (["inspect", "diff", "lines.txt", "empty.json"], 1, "expected an engine"),
-    (["inspect", "diff", "lines.txt", "x.json"], 1, "expected two of a kind"),
-    (["inspect", "diff", "lines.txt", "nameless.json"], 1, "layer 0: expected the keys"),
-    (["inspect", "diff", "lines.txt", "lines.txt", "more"], 1, "Unrecognized Options: ['more']"),
-])
+@pytest.mark.parametrize(
+    "words, code, says",
+    [
+        (["inspect", "model"], 2, "the following arguments are required: MODEL"),
+        (["inspect", "model", "nothing.onnx"], 1, "no such file"),
+        (["inspect", "model", "garbage.onnx"], 1, "garbage.onnx"),
+        (["inspect", "model", "garbage.plan"], 1, "garbage.plan"),
+        (["inspect", "model", "empty.onnx"], 1, "empty.onnx"),
+        (["inspect", "model", "garbage.onnx", "--visual"], 1, "--visual"),
+        (["inspect", "model", "garbage.onnx", "--show", "layer"], 2, "invalid choice"),
+        (["inspect", "data", "nothing.json"], 1, "nothing.json"),
+        (["inspect", "data", "garbage.onnx"], 1, "garbage.onnx"),
+        (["inspect", "data", "broken.json"], 1, "malformed JSON"),
+        (["inspect", "data", "garbage.onnx"], 1, "no JSON begins so; is it a file of another kind?"),
+        (["inspect", "data", "broken.json", "-n", "-5"], 1, "--num-items"),
+        (["inspect", "diff", "broken.json"], 2, "required: B"),
+        (["inspect", "diff", "broken.json", "broken.json"], 1, "malformed JSON"),
+        (
+            ["inspect", "diff", "garbage.onnx", "broken.json"],
+            1,
+            "expected an engine, saved results, or layer precisions",
+        ),
+        (["inspect", "diff", "lines.txt", "wrong.txt"], 1, "line 2: expected layer:type, got 'no type'"),
+        (["inspect", "diff", "lines.txt", "empty.json"], 1, "expected an engine"),
+        (["inspect", "diff", "lines.txt", "x.json"], 1, "expected two of a kind"),
+        (["inspect", "diff", "lines.txt", "nameless.json"], 1, "layer 0: expected the keys"),
+        (
+            ["inspect", "diff", "lines.txt", "lines.txt", "more"],
+            1,
+            "Unrecognized Options: ['more']; too many words: usage: ulpscope inspect diff [-h] A B [options]",
+        ),
+    ],
+)
 def test_bad_input(words, code, says, run, tmp_path):
     (tmp_path / "garbage.onnx").write_bytes(bytes(range(256)) * 8)
     (tmp_path / "garbage.plan").write_bytes(b"ULPSPLAN" + bytes(100))
