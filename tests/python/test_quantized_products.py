@@ -91,6 +91,15 @@ WINDOWS = {
     "depthwise": ((1, 12, 9, 9), (12, 1, 3, 3), {"group": 12, "pads": [1, 1, 1, 1], "strides": [2, 2]}),
     "two of each": ((1, 12, 9, 9), (24, 1, 3, 3), {"group": 12}),
     "groups": ((2, 12, 9, 9), (6, 4, 3, 2), {"group": 3, "pads": [1, 0, 1, 1]}),
+    "long sums": ((1, 150, 5, 6), (20, 150, 3, 3), {}),
+} | {
+    f"depthwise, {channels} of {rows} x {columns}": (
+        (2, channels, 11, 73 + channels % 2),
+        (channels, 1, rows, columns),
+        {"group": channels, "pads": [rows // 2, 1, 0, columns // 2], "strides": strides, "dilations": dilations},
+    )
+    for channels in (9, 31, 32, 64, 100)
+    for (rows, columns), strides, dilations in (((3, 3), [1, 1], [1, 1]), ((5, 2), [2, 3], [2, 4]))
 }
 
 
@@ -114,6 +123,25 @@ def test_windows(types, by_channel, form):
     constants |= {"y_scale": SCALES["y_scale"], "y_zero": y_zero, "b": bias}
     sums = sums + bias.reshape(-1, 1, 1)
     check("QLinearConv", x, constants, requantized(sums, scale.reshape(-1, 1, 1), y_zero), **attributes)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", ["u", "s"])
+@pytest.mark.parametrize("group", [1, 40])
+def test_scales_that_are_no_numbers(group, kind):
+    """Infinity makes the largest bytes of all sums but 0; NaN counts as 0."""
+    random = np.random.default_rng(group)
+    x, w = draw(random, kind, 1, 40, 6, 7), draw(random, "s", 40, 40 // group, 1, 1)
+    w[::5] = 0
+    y_zero = TYPES[kind](3)
+    w_scale = np.resize(np.float32([np.inf, np.nan, 1e-45, -np.inf, 3e38, 0.1, -0.1]), 40)
+    sums = convolved(x.astype(np.int64) - 1, w.astype(np.int64), group, [1, 1], [0] * 4, [1, 1])
+    constants = {"x_scale": np.float32(2), "x_zero": TYPES[kind](1), "w": w, "w_scale": w_scale}
+    constants |= {"w_zero": np.zeros(40, np.int8), "y_scale": np.float32(1), "y_zero": y_zero}
+    values = sums.astype(np.float32) * (np.float32(2) * w_scale).reshape(-1, 1, 1)
+    values = np.rint(np.nan_to_num(np.clip(values, -1000, 1000), nan=0)) + y_zero
+    limits = np.iinfo(y_zero.dtype)
+    check("QLinearConv", x, constants, np.clip(values, limits.min, limits.max).astype(y_zero.dtype), group=group)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors take floats")

@@ -1,10 +1,7 @@
 // Programs without rows: a list of operations on blocks of numbers, which stay in registers from one to the next.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "backend/cpu/program.h"
 #include "backend/cpu/program_kernels.h"
@@ -14,25 +11,6 @@
 
 namespace ulpscope::cpu {
 namespace {
-
-/// An inverse of a scale, if there is one that gives the same integers. Found once: it takes some microseconds.
-struct Inverse {
-  bool exists = false;
-  float r = 0, s = 0;
-};
-
-Inverse inverse_of(float scale, float least, float most) {
-  static std::mutex mutex;
-  static std::map<std::array<float, 3>, Inverse> known;
-  constexpr std::size_t kMany = 1 << 16;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find({scale, least, most});
-  if (found != known.end()) return found->second;
-  if (known.size() >= kMany) known.clear();
-  Inverse result;
-  result.exists = program_kernels().block.find_inverse(scale, least, most, result.r, result.s);
-  return known[{scale, least, most}] = result;
-}
 
 /// The operations. Their places: the inputs, the outputs, and behind them blocks of scratch.
 struct BlockCode {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/byte_store.h"
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/plane_window.h"
 #include "backend/cpu/product.h"
@@ -68,8 +69,7 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
       : PlaneWindow(spec),
         type_(spec.type),
         by_bytes_(by_bytes),
-        as_integers_(spec.type == DataType::kInt16 && !(bytes && bytes->type == DataType::kFloat32)),
-        requantization_(as_integers_ ? std::move(bytes) : std::nullopt),
+        as_integers_(spec.type == DataType::kInt16 && !bytes),
         product_(product),
         groups_(spec.groups),
         in_(spec.input[1] / spec.groups),
@@ -78,6 +78,8 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
         stride_(by_bytes ? round_up(product.k, 4) / 2 : round_up(product.k, 2)),
         in_place_((by_bytes_ || type_ == DataType::kInt16) && flip_ == 0 && groups_ == 1 && window_ == Pair{1, 1} &&
                   strides_ == Pair{1, 1} && input_ == output_ && in_ % (by_bytes_ ? 4 : 2) == 0) {
+    if (bytes && bytes->type != DataType::kFloat32)
+      store_.emplace(*bytes, groups_, product.n, program_kernels().product.panel);
     const bool wide = type_ == DataType::kInt16;
     weights_ = cache(fmt::format("{}|packed {}, channels behind, {} groups", spec.key,
                                  by_bytes ? "bytes"
@@ -111,12 +113,19 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
       part.as_integers = as_integers_;
       part.bytes = by_bytes_;
       ByteMatrix matrix{};
-      if (by_bytes_) {
+      if (by_bytes_)
         matrix = byte_matrix(held.get(), product_, piece.matrix, zero ^ flip_);
-        part.start = matrix.start.data() + piece.columns.begin;
-      } else {
+      else
         matrix.b = static_cast<const std::int16_t*>(held.get()) + piece.matrix * packed_integers(product_);
+      const Index padded = round_up(product_.n, program_kernels().product.panel);
+      ByteForm form{};
+      if (store_) {
+        matrix.start.resize(static_cast<std::size_t>(padded));
+        store_->add_bias(piece.matrix * padded, matrix.start);
+        form = store_->from(piece.matrix * padded + piece.columns.begin);
+        part.form = &form;
       }
+      if (!matrix.start.empty()) part.start = matrix.start.data() + piece.columns.begin;
       part.b = matrix.b + piece.columns.begin * stride_;
       multiply_rows(*inputs[0], piece, zero, part, out);
     });
@@ -125,36 +134,32 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
  private:
   void multiply_rows(const Tensor& images, const ProductPieces::Piece& piece, std::uint8_t zero, IntegerPart part,
                      std::byte* out) const {
-    // As many rows as the second-level cache holds beside columns of b, and the first-level one of sums.
-    constexpr Index kElements = 1 << 16, kSums = 1 << 13;
-    Index most = in_place_ ? piece.rows.end - piece.rows.begin : std::clamp<Index>(kElements / stride_ / 6 * 6, 6, 48);
-    if (requantization_) most = std::min(most, std::clamp<Index>(kSums / part.columns / 6 * 6, 6, 48));
-    thread_local ThreadMemory patches, results;
+    // As many rows as the second-level cache holds beside columns of b.
+    constexpr Index kElements = 1 << 16, kRows = 48;
+    Index most =
+        in_place_ ? piece.rows.end - piece.rows.begin : std::clamp<Index>(kElements / stride_ / 6 * 6, 6, kRows);
+    if (store_) most = std::min(most, kRows);
+    thread_local ThreadMemory patches, sums;
     auto* const a = in_place_ ? nullptr
                               : reinterpret_cast<std::int16_t*>(
                                     patches.get(static_cast<std::size_t>(most * stride_) * sizeof(std::int16_t)));
-    const Index first = piece.matrix * product_.n + piece.columns.begin;
-    if (requantization_) {
-      part.out = results.floats(static_cast<std::size_t>(most * part.columns));
+    if (store_) {
+      part.out = sums.floats(static_cast<std::size_t>(most * part.columns));
       part.out_stride = part.columns;
+      part.stored_stride = groups_ * product_.n;
     }
     for (Index row = piece.rows.begin; row < piece.rows.end; row += most) {
       part.rows = std::min(most, piece.rows.end - row);
       for (Index r = 0; r < part.rows && !in_place_; ++r)
         copy_patch(images, piece.matrix * in_, row + r, zero, a + r * stride_);
       part.a = in_place_ ? static_cast<const std::int16_t*>(images.raw()) + row * stride_ : a;
-      const Index to = row * groups_ * product_.n + first;
-      if (!requantization_) part.out = reinterpret_cast<float*>(out) + to;
+      const Index to = (row * groups_ + piece.matrix) * product_.n + piece.columns.begin;
+      if (store_)
+        part.stored = reinterpret_cast<std::uint8_t*>(out) + to;
+      else
+        part.out = reinterpret_cast<float*>(out) + to;
       program_kernels().product.multiply_integers(part);
-      if (requantization_) requantize(part, first, reinterpret_cast<std::uint8_t*>(out) + to);
     }
-  }
-
-  void requantize(const IntegerPart& sums, Index channel, std::uint8_t* out) const {
-    const Requantization& form = *requantization_;
-    program_kernels().product.requantize({reinterpret_cast<const std::int32_t*>(sums.out), sums.out_stride,
-                                          form.bias.data() + channel, form.scales.data() + channel, form.low(),
-                                          form.high(), form.zero, out, groups_ * product_.n, sums.rows, sums.columns});
   }
 
   /// What output `number` of all images reads, from a channel on; what is outside of the image is 0, or the zero point.
@@ -208,7 +213,7 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
 
   const DataType type_;
   const bool by_bytes_, as_integers_;
-  const std::optional<Requantization> requantization_;
+  std::optional<ByteStore> store_;
   const MatrixShape product_;  ///< Of [positions, places and channels] and [output channels, ...], transposed.
   const Index groups_, in_;    ///< `in_`: channels of a group.
   const ProductPieces pieces_;

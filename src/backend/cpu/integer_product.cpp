@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "backend/cpu/byte_store.h"
 #include "backend/cpu/product_pieces.h"
 #include "backend/cpu/program_kernels.h"
 #include "backend/cpu/thread_memory.h"
@@ -85,13 +87,55 @@ void copy_bytes_of_rows(const std::uint8_t* from, Index rows, Index k, std::uint
   }
 }
 
-/// By dot products of bytes. `as_integers`: make_matmul_integer_kernel().
+/// Where rows of a product go: to sums, or through them to bytes.
+class ProductOutput {
+ public:
+  /// `columns`: of the product.
+  ProductOutput(Tensor& output, Index columns, const std::optional<ByteStore>& store, Range part)
+      : output_(output), columns_(columns), part_(part) {
+    if (store) form_ = store->from(part.begin);
+  }
+
+  /// Some rows from this one on, at most kRows where they become bytes.
+  void multiply(IntegerPart& part, Index row) {
+    static thread_local ThreadMemory sums;
+    const Index at = row * columns_ + part_.begin;
+    if (form_) {
+      part.out_stride = part_.end - part_.begin;
+      part.out = sums.floats(static_cast<std::size_t>(part.rows * part.out_stride));
+      part.form = &*form_;
+      part.stored = static_cast<std::uint8_t*>(output_.raw()) + at;
+      part.stored_stride = columns_;
+    } else {
+      part.out = static_cast<float*>(output_.raw()) + at;
+      part.out_stride = columns_;
+    }
+    part.columns = part_.end - part_.begin;
+    program_kernels().product.multiply_integers(part);
+  }
+
+  static constexpr Index kRows = 48;
+
+ private:
+  Tensor& output_;
+  const Index columns_;
+  const Range part_;
+  std::optional<ByteForm> form_;
+};
+
+std::optional<ByteStore> store_of(const std::optional<Requantization>& bytes, Index columns) {
+  return bytes ? std::optional<ByteStore>(std::in_place, *bytes, 1, columns, panel()) : std::nullopt;
+}
+
+/// By dot products of bytes. `as_integers`, `bytes`: make_matmul_integer_kernel().
 class ByteMatMul final : public Kernel {
  public:
-  ByteMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers)
+  ByteMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers,
+             const std::optional<Requantization>& bytes = std::nullopt)
       : spec_(spec),
         pieces_(spec, spec.k, panel()),
         as_integers_(as_integers),
+        store_(store_of(bytes, spec.n)),
         flip_(spec.type_a == DataType::kInt8 ? 0x80 : 0) {
     spec_.constant_b = {};
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
@@ -109,23 +153,22 @@ class ByteMatMul final : public Kernel {
     const auto* bytes = static_cast<const std::uint8_t*>(inputs[0]->raw());
     const std::int32_t zero =
         !as_integers_ || inputs[1] == nullptr ? flip_ : static_cast<const std::uint8_t*>(inputs[1]->raw())[0] ^ flip_;
-    auto* const out = static_cast<float*>(outputs[0]->raw());
     const Index stride = round_up(spec_.k, 4);
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       const auto& [matrix, rows, columns] = piece;
-      const ByteMatrix b = byte_matrix(held.get(), spec_, pieces_.matrix_of(spec_.batch_b, matrix), zero);
+      ProductOutput out(*outputs[0], spec_.n, store_, columns);
+      ByteMatrix b = byte_matrix(held.get(), spec_, pieces_.matrix_of(spec_.batch_b, matrix), zero);
+      if (store_) store_->add_bias(0, b.start);
       IntegerPart part{};
       part.a_stride = stride / 2;
       part.b = b.b + columns.begin * part.a_stride;
       part.start = b.start.data() + columns.begin;
-      part.out_stride = spec_.n;
-      part.columns = columns.end - columns.begin;
       part.k = stride / 2;
       part.as_integers = as_integers_;
       part.bytes = true;
       const std::uint8_t* const first = bytes + pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m * spec_.k;
       const bool in_place = flip_ == 0 && stride == spec_.k;
-      const Index most = in_place ? rows.end - rows.begin : 48;
+      const Index most = in_place && !store_ ? rows.end - rows.begin : ProductOutput::kRows;
       thread_local ThreadMemory memory;
       for (Index row = rows.begin; row < rows.end; row += most) {
         part.rows = std::min(most, rows.end - row);
@@ -136,8 +179,7 @@ class ByteMatMul final : public Kernel {
           a = copy;
         }
         part.a = reinterpret_cast<const std::int16_t*>(a);
-        part.out = out + (matrix * spec_.m + row) * spec_.n + columns.begin;
-        program_kernels().product.multiply_integers(part);
+        out.multiply(part, matrix * spec_.m + row);
       }
     });
   }
@@ -146,15 +188,16 @@ class ByteMatMul final : public Kernel {
   MatMulSpec spec_;  ///< Without constant_b.
   const ProductPieces pieces_;
   const bool as_integers_;
+  const std::optional<ByteStore> store_;
   const std::uint8_t flip_;  ///< Of each byte, to be unsigned.
   PreparedSource weights_;
 };
 
 class IntegerMatMul final : public Kernel {
  public:
-  /// `as_integers`: make_matmul_integer_kernel().
-  IntegerMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers)
-      : spec_(spec), pieces_(spec, spec.k, panel()), as_integers_(as_integers) {
+  IntegerMatMul(const MatMulSpec& spec, const ObjectCache& cache, bool as_integers,
+                const std::optional<Requantization>& bytes = std::nullopt)
+      : spec_(spec), pieces_(spec, spec.k, panel()), as_integers_(as_integers), store_(store_of(bytes, spec.n)) {
     spec_.constant_b = {};
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
     weights_ = cache(fmt::format("packed integers|{}|{} x {} x {}{}", spec.key_b, count, spec.k, spec.n,
@@ -170,22 +213,23 @@ class IntegerMatMul final : public Kernel {
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::shared_ptr<const void> held = weights_();
     const std::int16_t zero = as_integers_ && inputs[1] != nullptr ? element(*inputs[1]) : std::int16_t{0};
-    auto* const out = static_cast<float*>(outputs[0]->raw());
+    std::vector<std::int32_t> start(store_ ? static_cast<std::size_t>(round_up(spec_.n, panel())) : 0);
+    if (store_) store_->add_bias(0, start);
     pieces_.for_each([&](const ProductPieces::Piece& piece) {
       const auto& [matrix, rows, columns] = piece;
+      ProductOutput out(*outputs[0], spec_.n, store_, columns);
       IntegerPart part{};
       part.a_stride = round_up(spec_.k, 2);
       part.b = static_cast<const std::int16_t*>(held.get()) +
                pieces_.matrix_of(spec_.batch_b, matrix) * packed_pairs(spec_.k, spec_.n) +
                columns.begin * part.a_stride;
-      part.out_stride = spec_.n;
-      part.columns = columns.end - columns.begin;
       part.k = spec_.k;
+      if (store_) part.start = start.data() + columns.begin;
       part.as_integers = as_integers_;
       const Index first = pieces_.matrix_of(spec_.batch_a, matrix) * spec_.m;
       // As many rows as the second-level cache holds beside columns of b.
       constexpr Index kElements = 1 << 16;
-      const Index most = std::clamp<Index>(kElements / part.a_stride / 6 * 6, 6, 48);
+      const Index most = std::clamp<Index>(kElements / part.a_stride / 6 * 6, 6, ProductOutput::kRows);
       thread_local ThreadMemory memory;
       for (Index row = rows.begin; row < rows.end; row += most) {
         part.rows = std::min(most, rows.end - row);
@@ -196,8 +240,7 @@ class IntegerMatMul final : public Kernel {
         else
           widen(inputs[0]->data<std::int8_t>() + (first + row) * spec_.k, part.rows, spec_.k, zero, a);
         part.a = a;
-        part.out = out + (matrix * spec_.m + row) * spec_.n + columns.begin;
-        program_kernels().product.multiply_integers(part);
+        out.multiply(part, matrix * spec_.m + row);
       }
     });
   }
@@ -211,6 +254,7 @@ class IntegerMatMul final : public Kernel {
   MatMulSpec spec_;  ///< Without constant_b.
   const ProductPieces pieces_;
   const bool as_integers_;
+  const std::optional<ByteStore> store_;
   PreparedSource weights_;
 };
 
@@ -266,10 +310,11 @@ std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const
   return std::make_unique<IntegerMatMul>(spec, cache, false);
 }
 
-std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache,
+                                                   const std::optional<Requantization>& bytes) {
   if (spec.type_b == DataType::kInt8 && multiplies_bytes_with_zeros(spec.k))
-    return std::make_unique<ByteMatMul>(spec, cache, true);
-  return std::make_unique<IntegerMatMul>(spec, cache, true);
+    return std::make_unique<ByteMatMul>(spec, cache, true, bytes);
+  return std::make_unique<IntegerMatMul>(spec, cache, true, bytes);
 }
 
 }  // namespace ulpscope::cpu

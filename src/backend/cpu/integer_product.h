@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/cpu/product.h"
@@ -20,9 +21,10 @@ std::unique_ptr<Kernel> make_integer_matmul_kernel(const MatMulSpec& spec, const
 bool multiplies_centered_integers(std::int64_t k);
 
 /// MatMulInteger. Inputs of the kernel: a, and its zero point (one element; null: 0). constant_b is int16, without its
-/// zero points; type_b: int8 where that holds it. Output: int32. REQUIRES: multiplies_centered_integers(spec.k), and as
-/// above.
-std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+/// zero points; type_b: int8 where that holds it. Output: int32, or what `bytes` makes of it by column.
+/// REQUIRES: multiplies_centered_integers(spec.k), and as above.
+std::unique_ptr<Kernel> make_matmul_integer_kernel(const MatMulSpec& spec, const ObjectCache& cache,
+                                                   const std::optional<Requantization>& bytes = std::nullopt);
 
 /// Sums of so many products of uint8 and int8 are exact in 32 bits, and this processor has them.
 bool multiplies_bytes_with_zeros(std::int64_t k);

@@ -124,13 +124,14 @@ bool Lowering::lower_integer_matrices(const LayerKernel& kernel, const ops::Inte
   if (has_symmetric_weights(form, l)) spec.type_b = DataType::kInt8;
   const std::vector<int> inputs{input_slot(kernel, 0), input_slot(kernel, form.zero)};
   const int out = define(l.outputs[0], Layout::kDense);
-  const int sums = requantized ? new_slot(DataType::kInt32, shape(l.outputs[0])) : out;
-  add_step(make_matmul_integer_kernel(spec, object_cache()), inputs, {sums}, kernel.layer);
-  const std::int64_t rows = *known_count(l.outputs[0]) / matrices->n;
-  if (requantized && l.input(form.out_scale) == kNone)
+  if (requantized && l.input(form.out_scale) == kNone) {
+    const int sums = new_slot(DataType::kInt32, shape(l.outputs[0]));
+    add_step(make_matmul_integer_kernel(spec, object_cache()), inputs, {sums}, kernel.layer);
+    const std::int64_t rows = *known_count(l.outputs[0]) / matrices->n;
     add_step(make_scaling_kernel(rows, *std::move(requantized)), {sums}, {out}, kernel.layer);
-  else if (requantized)
-    add_step(make_requantizing_kernel(rows, *std::move(requantized)), {sums}, {out}, kernel.layer);
+  } else {
+    add_step(make_matmul_integer_kernel(spec, object_cache(), requantized), inputs, {out}, kernel.layer);
+  }
   settle(kernel.outputs[0], kernel.layer);
   return true;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,12 +58,16 @@ std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectC
 /// The same for all but long sums.
 std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
-/// How sums become bytes: round((sum + bias) * scale) + zero, saturated; ties to even, and NaN counts as 0.
+/// How sums become bytes: (sum + bias) * scale + offset, within [least, most], is divided by `step`, rounded, ties to
+/// even, and moved by `zero`, saturated; NaN counts as 0. Each operation is rounded to float32.
 struct Requantization {
   DataType type = DataType::kUndefined;  ///< int8 or uint8; float32: the sums as they are, rounded once.
   std::vector<float> scales;             ///< One per channel.
-  std::vector<std::int32_t> bias;        ///< One per channel; sums wrap around.
+  std::vector<std::int32_t> bias;        ///< One per channel, or none; sums wrap around.
   std::int32_t zero = 0;
+  std::vector<float> offset = {};  ///< One per channel, or none. Then it and the scales are finite.
+  float least = -std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::infinity();
+  float step = 1;
 
   float low() const { return static_cast<float>((type == DataType::kInt8 ? -128 : 0) - zero); }
   float high() const { return static_cast<float>((type == DataType::kInt8 ? 127 : 255) - zero); }

@@ -1,5 +1,9 @@
 #include "backend/cpu/program_kernels.h"
 
+#include <array>
+#include <map>
+#include <mutex>
+
 #include "core/instruction_set.h"
 
 namespace ulpscope::cpu {
@@ -16,6 +20,19 @@ const ProgramKernels& program_kernels() {
   }
 #endif
   return program_kernels_baseline();
+}
+
+Inverse inverse_of(float scale, float least, float most) {
+  static std::mutex mutex;
+  static std::map<std::array<float, 3>, Inverse> known;
+  constexpr std::size_t kMany = 1 << 16;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find({scale, least, most});
+  if (found != known.end()) return found->second;
+  if (known.size() >= kMany) known.clear();
+  Inverse result;
+  result.exists = program_kernels().block.find_inverse(scale, least, most, result.r, result.s);
+  return known[{scale, least, most}] = result;
 }
 
 }  // namespace ulpscope::cpu

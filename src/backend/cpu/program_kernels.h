@@ -27,6 +27,23 @@ struct ProductPart {
   std::int64_t rows, columns, k;
 };
 
+/// How sums become bytes: float(sum) * scale, plus the bias where there is one, within [low, high], is divided by
+/// `step` and rounded, ties to even; then `zero` is added. REQUIRES: none of it is NaN, and the bytes hold what comes
+/// out.
+struct ByteForm {
+  enum class Quotient : std::uint8_t {
+    kNone,      ///< `step` is 1, and there is no bias.
+    kInverse,   ///< x * (r + s), as BlockKernels::find_inverse() found it;
+    kDivision,  ///< within [least, most] again.
+  };
+  Quotient quotient;
+  const float* scales;  ///< By column.
+  const float* bias;    ///< By column.
+  float low, high;
+  float step, r, s, least, most;
+  std::int32_t zero;
+};
+
 /// A part of a product of integers of 8 bits and a sign, which are held in 16: some rows and columns of it, and all of
 /// k. The sums are exact, and rounded to float32 once. REQUIRES: they are less than 2^31.
 struct IntegerPart {
@@ -42,20 +59,11 @@ struct IntegerPart {
   std::int64_t rows, columns, k;
   bool as_integers;  ///< `out` is memory of int32, for the sums themselves.
   bool bytes;
-  const std::int32_t* start;  ///< Of bytes: what the sums begin from, by column, for whole panels.
-};
-
-/// Sums that become bytes: round((sum + bias) * scale) + zero, saturated; ties to even, NaN counts as 0.
-struct RequantizedRows {
-  const std::int32_t* sums;
-  std::int64_t sums_stride;  ///< From row to row.
-  const std::int32_t* bias;  ///< By column, as the scales.
-  const float* scales;
-  float low, high;  ///< Of the bytes, less `zero`.
-  std::int32_t zero;
-  std::uint8_t* out;
-  std::int64_t out_stride;
-  std::int64_t rows, columns;
+  const std::int32_t* start;  ///< What the sums begin from, by column, for whole panels; may be null.
+  /// If not null, `stored` gets what the sums become, and `out` is scratch. Its columns are for whole panels, too.
+  const ByteForm* form;
+  std::uint8_t* stored;
+  std::int64_t stored_stride;
 };
 
 struct ProductKernels {
@@ -72,29 +80,34 @@ struct ProductKernels {
   void (*multiply_integers)(const IntegerPart& part);
   /// Whether this processor multiplies IntegerPart::bytes.
   bool (*has_byte_products)();
-  void (*requantize)(const RequantizedRows& rows);
 };
 
-/// One output of a depthwise convolution of bytes, as bytes again. Places of the window are in fours, and channels in
-/// blocks of as many as a vector has bytes, the last one of which has the last channels, some of them for the second
-/// time, where there are enough for a block. What belongs to a block is in the order of DepthwiseBytesKernels::channel.
+/// Outputs side by side of a depthwise convolution of bytes. Rows of the window are in fours, and channels in blocks of
+/// as many as a vector has bytes, the last one of which has the last channels, some of them for the second time, where
+/// there are enough for a block. What belongs to a block is in the order of DepthwiseBytesKernels::channel.
 struct DepthwiseBytesRun {
-  const std::uint8_t* const* places;  ///< What the window's places hold, for all channels; 4 * fours.
-  std::int64_t fours, channels;
+  const std::uint8_t* const* rows;  ///< Of the image, for each row of the window: column 0; 4 * fours.
+  const std::int64_t* row_steps;    ///< From column to column; 0: `zeros`.
+  const std::uint8_t* zeros;        ///< For all channels: what there is outside of the image.
+  std::int64_t fours, columns;      ///< Of the window.
+  std::int64_t width, channels;     ///< Of the image.
+  std::int64_t first;               ///< The column of the image where the first window begins.
+  std::int64_t stride, dilation, count;
   std::uint8_t flip;          ///< Of each byte, to be unsigned.
-  const std::int16_t* words;  ///< Weights, without `bytes`; places that fill up the fours have 0. [block, four, part,
-                              ///< 2: places 0 and 2, or 1 and 3; channel, 2 places]
-  const std::int8_t* bytes;   ///< The same, if not null, for dot products of bytes: [block, four, part, channel, 4].
+  const std::int16_t* words;  ///< Weights, without `bytes`; rows that fill up the fours have 0. [block, column, four,
+                              ///< part, 2: rows 0 and 2, or 1 and 3; channel, 2 rows]
+  const std::int8_t* bytes;   ///< The same, if not null, for dot products of bytes: [block, column, four, part,
+                              ///< channel, 4].
   const std::int32_t* start;  ///< What sums begin from.
-  const float* scales;        ///< As RequantizedRows has them.
-  float low, high;
-  std::int32_t zero;
+  const ByteForm* form;       ///< Null: `floats` gets the sums, rounded once.
   std::uint8_t* out;
+  float* floats;
+  std::uint8_t* scratch;  ///< Of 4 * block * fours bytes for each column from the first window's to the last one's.
 };
 
 struct DepthwiseBytesKernels {
   std::int64_t block;  ///< Channels.
-  /// The channel of a block that is at this place of `start` and `scales`: parts of as many lanes as a vector has.
+  /// The channel of a block that is at this place of what belongs to it: parts of as many lanes as a vector has.
   std::int64_t (*channel)(std::int64_t place);
   void (*run)(const DepthwiseBytesRun& run);
 };
@@ -179,5 +192,12 @@ const ProgramKernels& program_kernels_avx512();
 
 /// Those of instruction_set().
 const ProgramKernels& program_kernels();
+
+/// BlockKernels::find_inverse() of these. Found once: it takes some microseconds.
+struct Inverse {
+  bool exists = false;
+  float r = 0, s = 0;
+};
+Inverse inverse_of(float scale, float least, float most);
 
 }  // namespace ulpscope::cpu

@@ -26,13 +26,12 @@ std::unique_ptr<Kernel> make_unsigned_kernel(const Shape& shape, Layout from);
 std::unique_ptr<Kernel> make_depthwise_integer_kernel(const ConvolutionSpec& spec);
 
 /// A depthwise convolution of bytes. Inputs of the kernel: x, int8 or uint8, channels last, and its zero point (one
-/// element; null: 0), which is there outside of the image. spec.weights as above. Output: bytes, channels last. Nothing
-/// where there are no products of integers.
-std::unique_ptr<Kernel> make_depthwise_bytes_kernel(const ConvolutionSpec& spec, Requantization form, bool is_signed);
+/// element; null or absent: 0), which is there outside of the image. spec.weights as above. Output: what `form` says,
+/// channels last. Nothing where there are no products of integers.
+std::unique_ptr<Kernel> make_depthwise_bytes_kernel(const ConvolutionSpec& spec, const Requantization& form,
+                                                    bool is_signed);
 
-/// Input of the kernel: int32 [rows, channels]. Output: bytes.
-std::unique_ptr<Kernel> make_requantizing_kernel(std::int64_t rows, Requantization form);
-/// The same, but for what makes bytes of them. Output: float32.
+/// Input of the kernel: int32 [rows, channels]. Output: float32, before anything makes bytes of it.
 std::unique_ptr<Kernel> make_scaling_kernel(std::int64_t rows, Requantization form);
 /// Input of the kernel: int32 [outer, inner, channels]. Output: int32 [outer, channels, inner].
 std::unique_ptr<Kernel> make_channels_first_kernel(std::int64_t outer, std::int64_t inner, std::int64_t channels);

@@ -1,0 +1,30 @@
+// A Requantization as the loops of products of bytes take it. Private to src/backend/cpu.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/product.h"
+#include "backend/cpu/program_kernels.h"
+
+namespace ulpscope::cpu {
+
+class ByteStore {
+ public:
+  /// `channels`: of each place in the order of the loops; -1: none.
+  ByteStore(const Requantization& by, const std::vector<std::int64_t>& channels);
+  /// Of `groups` matrices with so many columns each, for whole panels.
+  ByteStore(const Requantization& by, std::int64_t groups, std::int64_t columns, std::int64_t panel);
+
+  /// From this place on. Valid as long as this is.
+  ByteForm from(std::int64_t place) const;
+  /// Adds the bias from this place on to what sums begin from.
+  void add_bias(std::int64_t place, std::vector<std::int32_t>& start) const;
+
+ private:
+  std::vector<float> scales_, offset_;
+  std::vector<std::int32_t> bias_;
+  ByteForm form_{};
+};
+
+}  // namespace ulpscope::cpu
