@@ -219,3 +219,77 @@ def test_convolutions_of_symmetric_bytes(window, channels, kind):
     expected = sums.astype(np.float32) * (scale * w_scale) + bias.reshape(-1, 1, 1)
     for threads in (1, 3):
         np.testing.assert_array_equal(Engine(model, threads=threads).run({"x": x})["y"], expected)
+
+
+#: What is between a convolution and what quantizes it, its definition, and the step: 1e-31 and 3e37 have no
+#: inverse that gives the same integers.
+BEHIND = {
+    "nothing": ([], lambda v: v, 0.0371),
+    "ties": ([], lambda v: v, 2**-3),
+    "step 1": ([], lambda v: v, 1),
+    "Relu": ([("Relu", ["v"])], lambda v: np.maximum(v, 0), 0.019),
+    "Clip": ([("Clip", ["v", "low", "high"])], lambda v: np.clip(v, LOW, HIGH), 0.0131),
+    "Clip beyond": ([("Clip", ["v", "high"])], lambda v: np.maximum(v, HIGH), 1e-5),
+    "Clip and Relu": (
+        [("Clip", ["v", "low", "high"]), ("Relu", ["v"])],
+        lambda v: np.maximum(np.clip(v, LOW, HIGH), 0),
+        0.0031,
+    ),
+    "Relu, by division": ([("Relu", ["v"])], lambda v: np.maximum(v, 0), 1e-31),
+    "by division": ([], lambda v: v, 3e37),
+    "a factor": ([("Mul", ["v", "high"])], lambda v: v * HIGH, 0.019),
+    "another bias": ([("Add", ["v", "high"]), ("Relu", ["v"])], lambda v: np.maximum(v + HIGH, 0), 0.019),
+}
+LOW, HIGH = np.float32(-1.5), np.float32(2.7)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors take floats")
+@pytest.mark.parametrize("kind", ["u", "s"])
+@pytest.mark.parametrize("zero", [0, 17])
+@pytest.mark.parametrize("form", BEHIND)
+@pytest.mark.parametrize("group,window", [(1, 1), (1, 3), (40, 3)])
+def test_bytes_of_convolutions(group, window, form, zero, kind):
+    """Between QuantizeLinear and DequantizeLinear: each operation is rounded, whether or not one step does all."""
+    behind, definition, step = BEHIND[form]
+    random = np.random.default_rng(window + zero)
+    q, w = draw(random, kind, 2, 40, 9, 35), draw(random, "s", 40, 40 // group, window, window)
+    scale, zero, step = np.float32(2**-6), TYPES[kind](zero), np.float32(step)
+    w_scale = (np.arange(1, 41) / np.float32(2**10) if form == "ties" else random.random(40) / 400).astype(np.float32)
+    bias = np.round(random.standard_normal(40), 3 if form != "ties" else 0).astype(np.float32)
+    y_zero = TYPES[kind](9)
+    chain, last = [], "v0"
+    for i, (op, inputs) in enumerate(behind):
+        chain.append(helper.make_node(op, [last if name == "v" else name for name in inputs], [f"v{i + 1}"]))
+        last = f"v{i + 1}"
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["numbers"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale"], ["weights"], axis=0),
+        helper.make_node("Conv", ["numbers", "weights", "b"], ["v0"], pads=[window // 2] * 4, group=group),
+        *chain,
+        helper.make_node("QuantizeLinear", [last, "step", "y_zero"], ["y"]),
+    ]
+    constants = {"scale": scale, "zero": zero, "w": w, "w_scale": w_scale, "b": bias}
+    constants |= {"step": step, "y_zero": y_zero, "low": LOW, "high": HIGH}
+    centered = q.astype(np.int64) - int(zero)
+    sums = convolved(centered, w.astype(np.int64), group, [1, 1], [window // 2] * 4, [1, 1])
+    scales, offsets = (scale * w_scale).reshape(-1, 1, 1), bias.reshape(-1, 1, 1)
+    values = definition(sums.astype(np.float32) * scales + offsets).astype(np.float32)
+    limits = np.iinfo(y_zero.dtype)
+    with np.errstate(over="ignore"):
+        expected = np.clip(np.rint(values / step) + y_zero, limits.min, limits.max).astype(y_zero.dtype)
+    x = centered.astype(np.float32) * scale
+    for outputs in (["y"], ["y", last]):
+        graph = helper.make_graph(
+            nodes,
+            "g",
+            [value_of("x", x)],
+            [helper.make_tensor_value_info(name, 2 + (kind == "s") if name == "y" else 1, None) for name in outputs],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        for threads in (1, 3):
+            found = Engine(model, threads=threads).run({"x": x})
+            np.testing.assert_array_equal(found["y"], expected)
+            if last in found:
+                np.testing.assert_array_equal(found[last], values)

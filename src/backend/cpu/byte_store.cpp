@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "core/division.h"
 
@@ -22,7 +23,95 @@ float finite(float scale) {
   return std::isnan(scale) ? 0.0f : std::clamp(scale, -kMost, kMost);
 }
 
+/// Follows a program from its sums on: a scale, an offset, then bounds, each if it is there.
+class SumsReader {
+ public:
+  SumsReader(const ProgramForm& program, std::size_t sums, const std::vector<Tensor>& constants)
+      : program_(program), constants_(constants), at_(program.inputs[sums].target) {}
+
+  std::optional<Requantization> read() {
+    for (const ProgramForm::Step& step : program_.steps)
+      if (!follow(step)) return std::nullopt;
+    const ProgramForm::Output& output = program_.outputs[0];
+    if (output.source != at_ || !output.is_bytes() || !(output.integers->by.scale > 0)) return std::nullopt;
+    result_.type = output.integers->by.is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
+    result_.zero = output.integers->zero;
+    result_.step = output.integers->by.scale;
+    if (result_.scales.empty()) result_.scales = every(1);
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<float> every(float value) const {
+    return std::vector<float>(static_cast<std::size_t>(program_.domain.back()), value);
+  }
+
+  /// One value per channel that a register has; empty: it has others, or such as are not finite.
+  std::vector<float> by_channel(Register r) const {
+    const ProgramForm::RegisterInfo& info = program_.registers[r];
+    std::vector<float> values;
+    if (info.kind == ProgramForm::Kind::kConstant) {
+      values = every(info.value);
+    } else if (info.input >= 0) {
+      const ProgramForm::Input& input = program_.inputs[static_cast<std::size_t>(info.input)];
+      const Tensor& constant = constants_[static_cast<std::size_t>(info.input)];
+      const auto outer = std::span(input.strides).first(input.strides.size() - 1);
+      if (!constant || constant.size() != program_.domain.back() || input.strides.back() != 1 ||
+          input.rounding != Rounding::kNone || std::ranges::any_of(outer, [](auto stride) { return stride != 0; }))
+        return {};
+      const Tensor held = constant.in_memory();
+      values.assign(held.data<float>(), held.data<float>() + held.size());
+    }
+    return std::ranges::all_of(values, [](float v) { return std::isfinite(v); }) ? values : std::vector<float>();
+  }
+
+  bool bound(float least, float most) {
+    if (!(least <= most)) return false;
+    is_bounded_ = true;
+    result_.least = std::clamp(result_.least, least, most);
+    result_.most = std::clamp(result_.most, least, most);
+    return true;
+  }
+
+  bool follow(const ProgramForm::Step& step) {
+    if (step.a != at_ && step.b != at_) return false;
+    const Register other = step.a == at_ ? step.b : step.a;
+    at_ = step.target;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    switch (step.instruction) {
+      case Instruction::kCopy:
+        return true;
+      case Instruction::kMul:
+        if (!result_.scales.empty() || !result_.offset.empty() || is_bounded_) return false;
+        return !(result_.scales = by_channel(other)).empty();
+      case Instruction::kAdd:
+        if (!result_.offset.empty() || is_bounded_) return false;
+        return !(result_.offset = by_channel(other)).empty();
+      case Instruction::kRelu:
+        return bound(0, kInfinity);
+      case Instruction::kClip:
+        return bound(step.p, step.q);
+      default:
+        return false;
+    }
+  }
+
+  const ProgramForm& program_;
+  const std::vector<Tensor>& constants_;
+  Register at_;  ///< What has been read so far.
+  bool is_bounded_ = false;
+  Requantization result_;
+};
+
 }  // namespace
+
+std::optional<Requantization> bytes_of_sums(const ProgramForm& program, std::size_t sums,
+                                            const std::vector<Tensor>& constants) {
+  if (program.row_dims > 0 || program.domain.empty() || program.outputs.size() != 1 || sums >= program.inputs.size() ||
+      program.inputs[sums].rounding != Rounding::kNone || !program.inputs[sums].is_dense(program.domain))
+    return std::nullopt;
+  return SumsReader(program, sums, constants).read();
+}
 
 ByteStore::ByteStore(const Requantization& by, const std::vector<std::int64_t>& channels)
     : scales_(channels.size()), offset_(channels.size()), bias_(channels.size()) {

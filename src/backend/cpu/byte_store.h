@@ -1,13 +1,21 @@
 // A Requantization as the loops of products of bytes take it. Private to src/backend/cpu.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/cpu/product.h"
+#include "backend/cpu/program.h"
 #include "backend/cpu/program_kernels.h"
 
 namespace ulpscope::cpu {
+
+/// What a program does, if that is to make bytes of the sums in its input number `sums`, dense and channels last, in a
+/// way that loops of products have. `constants`: of its inputs, those that are in memory.
+std::optional<Requantization> bytes_of_sums(const ProgramForm& program, std::size_t sums,
+                                            const std::vector<Tensor>& constants);
 
 class ByteStore {
  public:

@@ -150,8 +150,7 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
     }
     for (Index row = piece.rows.begin; row < piece.rows.end; row += most) {
       part.rows = std::min(most, piece.rows.end - row);
-      for (Index r = 0; r < part.rows && !in_place_; ++r)
-        copy_patch(images, piece.matrix * in_, row + r, zero, a + r * stride_);
+      if (!in_place_) copy_patches(images, piece.matrix * in_, row, part.rows, zero, a);
       part.a = in_place_ ? static_cast<const std::int16_t*>(images.raw()) + row * stride_ : a;
       const Index to = (row * groups_ + piece.matrix) * product_.n + piece.columns.begin;
       if (store_)
@@ -162,34 +161,52 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
     }
   }
 
-  /// What output `number` of all images reads, from a channel on; what is outside of the image is 0, or the zero point.
-  void copy_patch(const Tensor& images, Index channel, Index number, std::uint8_t zero, std::int16_t* to) const {
+  /// What `count` outputs of all images read, from `first` and a channel on; what is outside of the image is 0, or the
+  /// zero point.
+  void copy_patches(const Tensor& images, Index channel, Index first, Index count, std::uint8_t zero,
+                    std::int16_t* to) const {
     if (by_bytes_) {
       auto* const bytes = reinterpret_cast<std::uint8_t*>(to);
-      copy_patch(static_cast<const std::uint8_t*>(images.raw()) + channel, number, zero, bytes);
-      if (flip_ != 0) flip_bytes(bytes, 2 * stride_, flip_);
+      copy_patches(static_cast<const std::uint8_t*>(images.raw()) + channel, first, count, zero, bytes);
+      if (flip_ != 0) flip_bytes(bytes, 2 * count * stride_, flip_);
     } else if (type_ == DataType::kInt16)
-      copy_patch(images.data<std::int16_t>() + channel, number, std::int16_t{0}, to);
+      copy_patches(images.data<std::int16_t>() + channel, first, count, std::int16_t{0}, to);
     else if (type_ == DataType::kUInt8)
-      copy_patch(images.data<std::uint8_t>() + channel, number, std::int16_t{0}, to);
+      copy_patches(images.data<std::uint8_t>() + channel, first, count, std::int16_t{0}, to);
     else
-      copy_patch(images.data<std::int8_t>() + channel, number, std::int16_t{0}, to);
+      copy_patches(images.data<std::int8_t>() + channel, first, count, std::int16_t{0}, to);
   }
 
   template <typename T, typename To>
-  void copy_patch(const T* images, Index number, To zero, To* to) const {
-    const Index x = number % output_[1] * strides_[1] - pads_[1], row = number / output_[1];
-    const Index y = row % output_[0] * strides_[0] - pads_[0], width = input_[1] * groups_ * in_;
+  void copy_patches(const T* images, Index first, Index count, To zero, To* to) const {
+    const Index stride = stride_ * static_cast<Index>(sizeof(std::int16_t) / sizeof(To));
+    Index column = first % output_[1], row = first / output_[1];
+    for (; count > 0; --count, to += stride) {
+      copy_patch(images, row, column, zero, to, stride);
+      if (++column < output_[1]) continue;
+      column = 0;
+      ++row;
+    }
+  }
+
+  /// Of the output in this column and this row of all images' outputs.
+  template <typename T, typename To>
+  void copy_patch(const T* images, Index row, Index column, To zero, To* to, Index size) const {
+    const Index x = column * strides_[1] - pads_[1], y = row % output_[0] * strides_[0] - pads_[0];
+    const Index width = input_[1] * groups_ * in_, length = window_[1] * in_;
     const T* const image = images + row / output_[0] * input_[0] * width;
-    To* const end = to + stride_ * static_cast<Index>(sizeof(std::int16_t) / sizeof(To));
+    const bool is_whole = dilations_[1] == 1 && groups_ == 1 && x >= 0 && x + window_[1] <= input_[1];
+    To* const end = to + size;
     for (Index i = 0; i < window_[0]; ++i) {
       const Index at = y + i * dilations_[0];
       if (at < 0 || at >= input_[0])
-        to = std::fill_n(to, window_[1] * in_, zero);
+        to = std::fill_n(to, length, zero);
+      else if (is_whole)
+        to = copy_some(image + at * width + x * in_, length, to);
       else
         to = copy_row(image + at * width, x, zero, to);
     }
-    std::fill(to, end, To{0});
+    while (to != end) *to++ = To{0};
   }
 
   /// A row of the window, from column x of a row of the image on.

@@ -7,24 +7,16 @@
 #include <ranges>
 #include <set>
 
+#include "backend/cpu/byte_store.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
 namespace {
 
-/// The input has one value per element of the domain, in its order.
-bool is_dense(const ProgramForm& form, const ProgramForm::Input& input) {
-  std::int64_t step = 1;
-  for (std::size_t d = form.domain.size(); d-- > 0;) {
-    if (form.domain[d] != 1 && input.strides[d] != step) return false;
-    step *= form.domain[d];
-  }
-  return true;
-}
-
 class Joiner {
  public:
-  Joiner(Steps& made, std::map<int, ProgramForm> programs) : made_(made), programs_(std::move(programs)) {
+  Joiner(Steps& made, std::map<int, ProgramForm> programs, std::map<int, SumsMaker> sums)
+      : made_(made), programs_(std::move(programs)), sums_(std::move(sums)) {
     readers_.resize(made.slots.size());
     for (std::size_t i = 0; i < made.steps.size(); ++i)
       for (const int slot : made.steps[i].inputs)
@@ -46,22 +38,57 @@ class Joiner {
         kept.push_back(i);
       place[static_cast<std::size_t>(i)] = static_cast<int>(kept.size()) - 1;
     }
+    std::vector<int> left(kept.size());  // The same of steps that were kept so far.
     std::vector<Step> steps;
-    for (const int i : kept) {
-      Step& step = made_.steps[static_cast<std::size_t>(i)];
-      if (const auto found = programs_.find(i); found != programs_.end()) {
-        check_bounds(step, found->second);
-        step.kernel = ProgramBuilder(std::move(found->second)).finish();
+    for (std::size_t n = 0; n < kept.size(); ++n) {
+      const int number = static_cast<int>(steps.size());
+      left[n] = number;
+      if (auto both = n + 1 < kept.size() ? step_of_bytes(kept[n], kept[n + 1]) : std::nullopt) {
+        left[++n] = number;
+        steps.push_back(*std::move(both));
+      } else {
+        steps.push_back(finish(kept[n]));
       }
-      if (step.kernel == nullptr) throw InternalError("a program could not be made");
-      steps.push_back(std::move(step));
     }
     std::erase_if(made_.values, [&](const StoredValue& value) { return dropped_.contains(value.slot); });
-    for (StoredValue& value : made_.values) value.step = place[static_cast<std::size_t>(value.step)];
+    for (StoredValue& value : made_.values)
+      value.step = left[static_cast<std::size_t>(place[static_cast<std::size_t>(value.step)])];
     made_.steps = std::move(steps);
   }
 
  private:
+  Step finish(int i) {
+    Step step = made_.steps[static_cast<std::size_t>(i)];
+    if (const auto found = programs_.find(i); found != programs_.end()) {
+      check_bounds(step, found->second);
+      step.kernel = ProgramBuilder(found->second).finish();
+    }
+    if (const auto found = sums_.find(i); found != sums_.end())
+      step.kernel = found->second({.type = DataType::kFloat32});
+    if (step.kernel == nullptr) throw InternalError("a step has no kernel");
+    return step;
+  }
+
+  /// Step i with the program k behind it, if that makes bytes of its sums, which nothing else reads.
+  std::optional<Step> step_of_bytes(int i, int k) {
+    const auto maker = sums_.find(i);
+    const auto program = programs_.find(k);
+    if (maker == sums_.end() || program == programs_.end()) return std::nullopt;
+    const Step &x = made_.steps[static_cast<std::size_t>(i)], &y = made_.steps[static_cast<std::size_t>(k)];
+    const int slot = x.outputs[0];
+    if (y.outputs.size() != 1 || is_left(slot, k) || share_memory(x.inputs, y.outputs[0])) return std::nullopt;
+    std::vector<Tensor> constants;
+    for (const int input : y.inputs) constants.push_back(made_.slots[input].constant);
+    const auto sums = std::ranges::find(y.inputs, slot) - y.inputs.begin();
+    const auto form = bytes_of_sums(program->second, static_cast<std::size_t>(sums), constants);
+    if (!form) return std::nullopt;
+    check_bounds(y, program->second);
+    std::shared_ptr<const Kernel> kernel = maker->second(*form);
+    if (kernel == nullptr) return std::nullopt;
+    dropped_.insert(slot);
+    return Step{std::move(kernel), x.inputs, y.outputs, x.layer};
+  }
+
   /// Throws InternalError where a program would read or write beyond what its slots have.
   void check_bounds(const Step& step, const ProgramForm& form) const {
     const auto check = [&](int slot, std::int64_t needed, const char* what) {
@@ -110,7 +137,7 @@ class Joiner {
           if (s.a == form.inputs[k].target) s = {Instruction::kCopy, s.target, s.a, -1, 0, 0};
       }
       if (form.inputs.size() == 1 && form.steps.size() == 1 && form.outputs.size() == 1 && !form.outputs[0].integers &&
-          form.outputs[0].rounding == Rounding::kNone && is_dense(form, form.inputs[0]) &&
+          form.outputs[0].rounding == Rounding::kNone && form.inputs[0].is_dense(form.domain) &&
           form.steps[0].instruction == Instruction::kFakeQuantize && !share_memory(step.inputs[0], step.outputs[0]))
         known.push_back({step.inputs[0], step.outputs[0], i, form.steps[0].p, form.steps[0].q});
     }
@@ -158,7 +185,7 @@ class Joiner {
         if (!share_memory(y.inputs[n], x.outputs[o])) continue;
         if (y.inputs[n] != x.outputs[o]) return false;  // A view may have its elements elsewhere in the domain.
         if (a.outputs[o].integers || a.outputs[o].rounding != Rounding::kNone ||
-            b.inputs[n].rounding != Rounding::kNone || !is_dense(b, b.inputs[n]))
+            b.inputs[n].rounding != Rounding::kNone || !b.inputs[n].is_dense(b.domain))
           return false;
         reads = true;
       }
@@ -264,6 +291,7 @@ class Joiner {
 
   Steps& made_;
   std::map<int, ProgramForm> programs_;
+  std::map<int, SumsMaker> sums_;
   std::vector<std::set<int>> readers_;  ///< Per slot: the steps.
   std::vector<char> pinned_;            ///< Per slot: somebody reads it who is no step.
   std::set<int> dropped_;               ///< Slots that nobody writes any more.
@@ -271,6 +299,8 @@ class Joiner {
 
 }  // namespace
 
-void join_programs(Steps& steps, std::map<int, ProgramForm> programs) { Joiner(steps, std::move(programs)).run(); }
+void join_programs(Steps& steps, std::map<int, ProgramForm> programs, std::map<int, SumsMaker> sums) {
+  Joiner(steps, std::move(programs), std::move(sums)).run();
+}
 
 }  // namespace ulpscope::cpu

@@ -250,20 +250,33 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
-/// By instructions for bytes, or where the processor has none by those for pairs of 16 bits. Nothing where sums could
-/// overflow, and where floats are faster.
-std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, const Quantization& x,
-                                                        const Tensor& integers, const std::string& key) {
+/// By instructions for bytes, or where the processor has none by those for pairs of 16 bits, where these are faster
+/// than floats. Nothing where sums could overflow.
+SumsMaker Lowering::byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
+                                     const std::string& key) {
   const std::int64_t products = num_elements(spec.kernel) / spec.kernel[0];
-  const bool bytes = multiplies_bytes(products);
-  if (spec.transposed || is_faster_on_floats(spec)) return nullptr;
-  if (!bytes && !(multiplies_integers(products) && is_faster_in_pairs(spec))) return nullptr;
+  if (spec.transposed) return {};
+  if (is_depthwise(spec)) {
+    if (!is_faster_on_bytes(spec) || !multiplies_centered_integers(products)) return {};
+    spec.weights = [integers] { return integers.cast(DataType::kInt16); };
+    return [spec, is_signed = !x.is_unsigned()](const Requantization& form) {
+      return make_depthwise_bytes_kernel(spec, form, is_signed);
+    };
+  }
+  const bool own = multiplies_bytes_with_zeros(products), bytes = multiplies_bytes(products) && own;
+  const bool pairs = spec.groups == 1 && multiplies_integers(products) && is_faster_in_pairs(spec);
+  if (!bytes && !pairs) return {};
   spec.type = x.is_unsigned() ? DataType::kUInt8 : DataType::kInt8;
   spec.weights = [integers] { return integers.cast(DataType::kInt8); };
   spec.key = key + "|bytes";
-  if (bytes) return make_convolution_kernel(spec, object_cache());
-  if (auto made = spec.groups == 1 ? make_byte_convolution_kernel(spec, object_cache()) : nullptr) return made;
-  return make_integer_convolution_kernel(spec, object_cache());
+  return [spec, own, bytes, cache = object_cache()](const Requantization& form) -> std::unique_ptr<Kernel> {
+    if (bytes && form.type == DataType::kFloat32) {
+      if (auto made = make_convolution_kernel(spec, cache)) return made;
+    } else if (bytes && (spec.groups != 1 || (multiplies_in_tiles() && is_faster_in_tiles(spec)))) {
+      return nullptr;
+    }
+    return own ? make_byte_convolution_kernel(spec, cache, form) : make_integer_convolution_kernel(spec, cache, form);
+  };
 }
 
 /// Scales and elements depend on how the layer uses its weights, too.
@@ -277,26 +290,26 @@ bool Lowering::lower_element_convolution(const ProductKernel& kernel, Convolutio
   const std::string key = element_key(kernel, spec.key);
   const auto weights = constants_.element_weights(l, kernel.operands[1], weights_.get(spec.key, spec.weights), key,
                                                   kernel.normalization != kNone);
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  IntegerForm form = IntegerForm::kBytes;
-  if (auto made =
-          kernel.sums_bytes() ? make_byte_convolution(spec, x.quantization(), weights->elements, key) : nullptr) {
-    kernels.push_back(std::move(made));
+  Results results;
+  results.layout = Layout::kChannelsLast;
+  const Shape& domain = kernel.epilogue.domain;
+  if (SumsMaker make =
+          kernel.sums_bytes() ? byte_convolution(spec, x.quantization(), weights->elements, key) : SumsMaker()) {
+    const int input = read_elements(x, Layout::kChannelsLast, IntegerForm::kBytes, kernel.layer);
+    results.slot = add_sums(std::move(make), {input}, domain, kernel.layer);
   } else {
-    form = IntegerForm::kFloats;
     const std::vector<Tensor> parts = kernel.sums_bytes() ? exact_parts(l, weights->elements, x.quantization(), key)
                                                           : std::vector<Tensor>{weights->elements};
+    std::vector<std::unique_ptr<Kernel>> kernels;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       spec.weights = [part = parts[i]] { return part.in_memory(); };
       spec.key = fmt::format("{}|elements {} of {}", key, i, parts.size());
       kernels.push_back(make_convolution_kernel(spec, object_cache()));
       if (kernels.back() == nullptr) return false;
     }
+    const int input = read_elements(x, Layout::kChannelsLast, IntegerForm::kFloats, kernel.layer);
+    results.slot = add_integer_parts(std::move(kernels), {input}, domain, kernel.layer);
   }
-  const int input = read_elements(x, Layout::kChannelsLast, form, kernel.layer);
-  Results results;
-  results.layout = Layout::kChannelsLast;
-  results.slot = add_integer_parts(std::move(kernels), {input}, kernel.epilogue.domain, kernel.layer);
   set_scales(kernel, *weights, key, results.scaling);
   results.scaling.bias = constants_.convolution_bias(kernel, Rounding::kNone, spec.key);
   lower_epilogue(kernel, results);

@@ -33,6 +33,7 @@ Tensor centered(const Tensor& bytes, const Tensor& zeros, std::int64_t inner) {
 bool is_faster_on_integers(const ConvolutionSpec& spec) {
   constexpr std::int64_t kChannels = 16, kProducts = 64;
   const std::int64_t products = num_elements(spec.kernel) / spec.kernel[0];
+  if (is_depthwise(spec)) return is_faster_on_bytes(spec) && multiplies_centered_integers(products);
   if (spec.groups != 1 || (spec.input[1] < kChannels && products < kProducts) || spec.kernel[0] < kChannels)
     return false;
   return multiplies_bytes_with_zeros(products) || (multiplies_centered_integers(products) && is_faster_in_pairs(spec));
@@ -165,7 +166,7 @@ bool Lowering::lower_integer_convolution(const LayerKernel& kernel, const ops::I
                        .kernel = weights,
                        .type = DataType::kInt16};
   spec.weights = centered_weights(form, l, window, spec.key);
-  const bool depthwise = g.groups == in[1] && channels == in[1];
+  const bool depthwise = is_depthwise(spec);
   const bool is_signed = spec_.type(l.inputs[0]) == DataType::kInt8;
   if (depthwise && requantized)
     if (auto step = make_depthwise_bytes_kernel(spec, *requantized, is_signed)) {
@@ -284,19 +285,29 @@ bool Lowering::lower_dequantized_convolution(const ProductKernel& kernel, Convol
   spec.type = DataType::kInt16;
   spec.key = constants_.key(of_w.inputs[0]) + "|less ";
   spec.weights = [w = spec_.value(of_w.inputs[0])] { return centered(w.in_memory(), Tensor(), 1); };
-  const Requantization as_floats{.type = DataType::kFloat32};
-  auto step = make_byte_convolution_kernel(spec, object_cache(), as_floats);
-  const bool by_bytes = step != nullptr;
-  if (!by_bytes) step = make_integer_convolution_kernel(spec, object_cache(), as_floats);
-  const auto slot = [&](int input) {
+  const auto slot = [&](int input, Layout layout) {
     const TensorId id = of_x.input(input);
-    return id == kNone ? -1 : read({id}, spec_.is_constant(id) ? Layout::kDense : location(id).layout, kernel.layer);
+    return id == kNone ? -1 : read({id}, spec_.is_constant(id) ? Layout::kDense : layout, kernel.layer);
   };
+  const TensorId image = of_x.inputs[0];
+  SumsMaker make;
+  std::vector<int> inputs;
+  if (is_depthwise(spec)) {
+    make = [spec, is_signed = spec_.type(image) == DataType::kInt8](const Requantization& form) {
+      return make_depthwise_bytes_kernel(spec, form, is_signed);
+    };
+    inputs = {slot(0, Layout::kChannelsLast), slot(2, Layout::kDense)};
+  } else {
+    const bool by_bytes = multiplies_bytes_with_zeros(num_elements(spec.kernel) / spec.kernel[0]);
+    make = [spec, by_bytes, cache = object_cache()](const Requantization& form) {
+      return by_bytes ? make_byte_convolution_kernel(spec, cache, form)
+                      : make_integer_convolution_kernel(spec, cache, form);
+    };
+    inputs = image_inputs(image, {slot(0, location(image).layout), slot(2, Layout::kDense)}, by_bytes, kernel.layer);
+  }
   Results results;
   results.layout = Layout::kChannelsLast;
-  results.slot = new_float_slot(kernel.epilogue.domain);
-  add_step(std::move(step), image_inputs(of_x.inputs[0], {slot(0), slot(2)}, by_bytes, kernel.layer), {results.slot},
-           kernel.layer);
+  results.slot = add_sums(std::move(make), std::move(inputs), kernel.epilogue.domain, kernel.layer);
   const auto channels = static_cast<std::int64_t>(bytes->scales.size());
   results.scaling.scale = Tensor::of<float>({channels}, bytes->scales);
   std::string key = bias_key;

@@ -6,7 +6,6 @@
 #include <bit>
 
 #include "backend/conversion.h"
-#include "backend/cpu/join.h"
 #include "backend/cpu/layer_kernels.h"
 #include "core/file.h"
 #include "core/parallel.h"
@@ -46,7 +45,7 @@ Steps Lowering::run() {
   }
   std::ranges::stable_sort(made_.values, {}, &StoredValue::step);
   for (const Operand& output : schedule_.outputs) made_.outputs.push_back(read(output, Layout::kDense, kNone));
-  join_programs(made_, std::move(programs_));
+  join_programs(made_, std::move(programs_), std::move(sums_));
   return std::move(made_);
 }
 
@@ -102,6 +101,13 @@ bool Lowering::add_program(const ProgramBuilder& program, std::vector<int> input
   programs_.emplace(static_cast<int>(made_.steps.size()), program.form());
   add_step(nullptr, std::move(inputs), std::move(outputs), layer_id);
   return true;
+}
+
+int Lowering::add_sums(SumsMaker make, std::vector<int> inputs, const Shape& to_shape, LayerId layer_id) {
+  const int slot = new_float_slot(to_shape);
+  sums_.emplace(static_cast<int>(made_.steps.size()), std::move(make));
+  add_step(nullptr, std::move(inputs), {slot}, layer_id);
+  return slot;
 }
 
 int Lowering::define(TensorId id, Layout layout) {

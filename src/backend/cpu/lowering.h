@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/conversion.h"
+#include "backend/cpu/join.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/program.h"
@@ -47,6 +48,8 @@ class Lowering {
   void add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
   /// The step's kernel is made when all steps are known, see join.h. False where it cannot be, see ProgramBuilder.
   bool add_program(const ProgramBuilder& program, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
+  /// A step whose kernel is likewise made later: a product of integers, whose sums go to a new slot.
+  int add_sums(SumsMaker make, std::vector<int> inputs, const Shape& shape, LayerId layer);
   /// A step that makes integers of what `source` has, in this layout, into `target`.
   void add_quantization(const Quantization& by, IntegerForm form, const Shape& shape, Layout layout, int source,
                         int target, LayerId layer, std::int32_t zero = 0);
@@ -209,8 +212,8 @@ class Lowering {
   void set_scales(const ProductKernel& kernel, const PreparedConstants::ElementWeights& weights, const std::string& key,
                   Scaling& scaling);
   bool lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
-  std::unique_ptr<Kernel> make_byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
-                                                const std::string& key);
+  SumsMaker byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
+                             const std::string& key);
   std::string element_key(const ProductKernel& kernel, const std::string& weights) const;
   /// The operator's reference kernel on the prepared operands.
   void lower_reference_product(const ProductKernel& kernel);
@@ -244,6 +247,7 @@ class Lowering {
   Steps made_;
   std::map<LayerId, const ProductKernel*> products_;
   std::map<int, ProgramForm> programs_;  ///< Per step that is one.
+  std::map<int, SumsMaker> sums_;        ///< Likewise.
   IdMap<TensorId, ValueLocation> locations_;
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<TensorId, ValueLocation> row_sums_;  ///< See Store::row_sums.

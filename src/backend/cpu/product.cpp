@@ -194,13 +194,23 @@ std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const O
   return with_threads_for(operations, [&](bool&) { return make_whole_matmul(spec, cache); });
 }
 
+namespace {
+
+bool has_instructions(dnnl::cpu_isa wanted) {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa != dnnl::cpu_isa::isa_default &&
+         (static_cast<int>(isa) & static_cast<int>(wanted)) == static_cast<int>(wanted);
+}
+
+}  // namespace
+
 bool multiplies_bytes(std::int64_t k) {
   constexpr std::int64_t kLongest = (std::int64_t{1} << 31) / (256 * 128) - 1;  // In 32 bits; oneDNN adds 128 to int8.
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  const bool has_dot_products = isa == dnnl::cpu_isa::avx2_vnni || isa == dnnl::cpu_isa::avx2_vnni_2 ||
-                                (static_cast<int>(isa) & static_cast<int>(dnnl::cpu_isa::avx512_core_vnni)) ==
-                                    static_cast<int>(dnnl::cpu_isa::avx512_core_vnni);
-  return has_dot_products && isa != dnnl::cpu_isa::isa_default && k <= kLongest;
+  return k <= kLongest && (isa == dnnl::cpu_isa::avx2_vnni || isa == dnnl::cpu_isa::avx2_vnni_2 ||
+                           has_instructions(dnnl::cpu_isa::avx512_core_vnni));
 }
+
+bool multiplies_in_tiles() { return has_instructions(dnnl::cpu_isa::avx512_core_amx); }
 
 }  // namespace ulpscope::cpu

@@ -49,6 +49,8 @@ struct MatMulSpec : MatrixShape {
 
 /// This processor has dot products of bytes that oneDNN multiplies by, and sums of so many products are exact.
 bool multiplies_bytes(std::int64_t k);
+/// oneDNN does so with AMX.
+bool multiplies_in_tiles();
 
 /// Float32 loses digits in sums of so many products: they are added in pieces of k.
 bool is_long_sum(const MatMulSpec& spec);
@@ -87,6 +89,11 @@ struct ConvolutionSpec {
   std::string key;               ///< Names the weights and the bias with everything done to them.
   std::vector<PostOp> post_ops;  ///< None of a transposed one.
 };
+
+/// As many groups as there are channels, each of one output.
+inline bool is_depthwise(const ConvolutionSpec& spec) {
+  return !spec.transposed && spec.groups == spec.input[1] && spec.kernel[0] == spec.groups;
+}
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
 /// Nothing when there is no fast kernel for it; of bytes, none with instructions for them.

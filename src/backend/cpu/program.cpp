@@ -7,6 +7,15 @@
 
 namespace ulpscope::cpu {
 
+bool ProgramForm::Input::is_dense(const Shape& domain) const {
+  std::int64_t step = 1;
+  for (std::size_t d = domain.size(); d-- > 0;) {
+    if (domain[d] != 1 && strides[d] != step) return false;
+    step *= domain[d];
+  }
+  return true;
+}
+
 std::int64_t ProgramForm::count_of(Register r) const {
   const std::size_t rows = domain.size() - static_cast<std::size_t>(row_dims);
   return ops::product(domain, 0, registers[r].kind == Kind::kFull ? domain.size() : rows);

@@ -34,6 +34,9 @@ struct ProgramForm {
     std::vector<std::int64_t> strides;
     Rounding rounding;
     Register target;
+
+    /// One value per element of the domain, in its order.
+    bool is_dense(const Shape& domain) const;
   };
   /// What numbers are stored as.
   struct Integers {

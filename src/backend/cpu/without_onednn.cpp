@@ -12,6 +12,8 @@ bool products_depend_on_threads() { return false; }
 
 bool multiplies_bytes(std::int64_t) { return false; }
 
+bool multiplies_in_tiles() { return false; }
+
 std::unique_ptr<Kernel> make_short_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
   if (spec.type_a != DataType::kFloat32) return make_integer_matmul_kernel(spec, cache);
   return make_packed_matmul_kernel(spec, cache);
