@@ -118,7 +118,16 @@ void binary_loop(const void* a, std::int64_t a_step, const void* b, std::int64_t
   const A* x = static_cast<const A*>(a);
   const B* y = static_cast<const B*>(b);
   auto* z = static_cast<decltype(call_pointwise<Function>(c, A{}, B{}))*>(out);
-  for (std::int64_t i = 0; i < count; ++i) z[i] = call_pointwise<Function>(c, x[i * a_step], y[i * b_step]);
+  const auto map = [=](auto at_a, auto at_b) {
+    for (std::int64_t i = 0; i < count; ++i) z[i] = call_pointwise<Function>(c, at_a(i), at_b(i));
+  };
+  const auto all_of_a = [x](std::int64_t i) { return x[i]; };
+  const auto all_of_b = [y](std::int64_t i) { return y[i]; };
+  if (count == 0) return;
+  // Rows whose operands both stand still have one element.
+  if (b_step == 0) return map(all_of_a, [v = *y](std::int64_t) { return v; });
+  if (a_step == 0) return map([v = *x](std::int64_t) { return v; }, all_of_b);
+  map(all_of_a, all_of_b);
 }
 
 /// The kernels of tables: output 0 = loop(input 0); loop(input 0, input 1); loop(...loop(input 0, input 1)..., last

@@ -103,7 +103,25 @@ def one_node(op, operands):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 130, 200])
+@pytest.mark.parametrize("case", ["numbers", "zeros", "a NaN", "NaN in front", "NaN", "no number"])
+def test_where_the_extremes_of_a_row_are(case, count):
+    x = numbers(7, count)
+    if case == "zeros":
+        x = np.where(x > 0, np.float32(0), np.float32(-0.0))
+    elif case == "no number":
+        x[:] = -np.inf
+    elif case != "numbers":
+        x[:, {"a NaN": count // 2, "NaN in front": 0, "NaN": slice(None)}[case]] = np.nan
+    for op, of in (("ArgMax", np.argmax), ("ArgMin", np.argmin)):
+        check(op, [x], [of(x, axis=1)], axis=1, keepdims=0)
+        turned = count - 1 - of(x[:, ::-1], axis=1) if case in ("numbers", "zeros", "no number") else of(x, axis=1)
+        check(op, [x], [turned], axis=1, keepdims=0, select_last_index=1)
+    first = [0 if row[0] != row[0] else np.nanargmax(row) for row in x]
+    check("Hardmax", [x], [np.eye(count, dtype=np.float32)[first]])
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
 def test_the_largest_of_a_channel(count):
     x = numbers(2, 5, count)
     check("GlobalMaxPool", [x], [x.max(axis=2, keepdims=True)])
@@ -135,7 +153,7 @@ def test_quantized_bytes(dtype, zero, axis):
     check("QuantizeLinear", [x, scale, zeros], [expected], (1, 2), **({} if axis is None else {"axis": axis}))
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 1000])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000, 40001])
 def test_quantized_by_what_comes(count):
     x = RANDOM.normal(0.5, 2, count).astype(np.float32)
     low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())

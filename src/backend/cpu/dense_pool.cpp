@@ -103,6 +103,14 @@ bool with_window(Index kernel, Index step, const Function& function) {
   return false;
 }
 
+/// Adds element i of each of four rows, in their order, to sums[i].
+template <typename Sum>
+ULPSCOPE_VECTOR_CLONES void add_four(const float* const* rows, Index at, Index count, Sum* __restrict sums) {
+  const float *a = rows[0] + at, *b = rows[1] + at, *c = rows[2] + at, *d = rows[3] + at;
+  for (Index i = 0; i < count; ++i)
+    sums[i] = (((sums[i] + static_cast<Sum>(a[i])) + static_cast<Sum>(b[i])) + static_cast<Sum>(c[i])) +
+              static_cast<Sum>(d[i]);
+}
 template <typename Sum>
 ULPSCOPE_VECTOR_CLONES void add(Sum* __restrict sums, const float* __restrict in, Index count) {
   for (Index i = 0; i < count; ++i) sums[i] += static_cast<Sum>(in[i]);
@@ -156,14 +164,12 @@ class DensePool : public Kernel {
     const Index image = in_[0] * in_[1] * in_[2], result = out_[0] * out_[1] * out_[2];
     const Index rows = strides_[2] * plane_, staged = strides_[2] == 1 ? 0 : rows;
     parallel_for(planes_, items_per_task(planes_, rows), [&](Index begin, Index end) {
-      // Behind the last row there is room for what is read beyond it, and is no part of any output.
+      // Behind the last row there is room for what is read beyond it, and is no part of any output, whatever it is.
       thread_local ThreadMemory memory;
       float* const spread = memory.floats(static_cast<std::size_t>(rows + slice_ + staged + work_size()));
       float *const stage = spread + rows + slice_, *const work = stage + staged;
-      bool filled = false;
       for (Index p = begin; p < end; ++p) {
         if (has_loops_ && pool_in_place(in + p * image, work, out + p * result)) continue;
-        if (!std::exchange(filled, true)) std::fill_n(spread, rows + slice_ + staged, pad_);
         spread_plane(in + p * image, stage, spread);
         pool(spread, work, out + p * result);
       }
@@ -228,9 +234,15 @@ class DensePool : public Kernel {
     for (Index z = 0; z < padded_[0]; ++z)
       for (Index y = 0; y < padded_[1]; ++y) {
         const Index iz = z - pads_[0], iy = y - pads_[1];
-        if (iz < 0 || iz >= in_[0] || iy < 0 || iy >= in_[1]) continue;
         const Index row = z * slice_ + (y % strides_[1] * phase_[1] + y / strides_[1]) * phase_[2];
-        std::copy_n(image + (iz * in_[1] + iy) * in_[2] + skipped, count, target + row * step + before);
+        float* const to = target + row * step;
+        if (iz < 0 || iz >= in_[0] || iy < 0 || iy >= in_[1]) {
+          std::fill_n(to, step * phase_[2], pad_);
+          continue;
+        }
+        std::fill_n(to, before, pad_);
+        std::copy_n(image + (iz * in_[1] + iy) * in_[2] + skipped, count, to + before);
+        std::fill(to + before + count, to + step * phase_[2], pad_);
       }
     if (step == 2) return split_pairs(stage, plane_, spread, spread + plane_);
     for (Index s = 0; s < step && step != 1; ++s)
@@ -312,9 +324,9 @@ class DenseAveragePool final : public DensePool {
   std::string name() const override { return "means of windows"; }
 
  private:
-  /// One long row is faster where outputs lie as the inputs do.
+  /// One long row is faster where outputs lie as the inputs do, and where windows overlap.
   bool pool_in_place(const float* image, float* work, float* out) const override {
-    if (strides_[2] == 1) return false;
+    if (strides_[2] == 1 || kernel_[2] > strides_[2]) return false;
     Sum* const sums = sums_in(work);
     std::vector<const float*> rows;
     for (Index z = 0; z < out_[0]; ++z)
@@ -346,15 +358,18 @@ class DenseAveragePool final : public DensePool {
   Index work_size() const override { return results() * static_cast<Index>(sizeof(Sum) / sizeof(float)) + 1; }
   void pool(const float* spread, float* work, float* out) const override {
     Sum* const sums = sums_in(work);
+    std::vector<const float*> places;
     for (Index z = 0; z < out_[0]; ++z) {
+      places.clear();
+      for (Index kz = 0; kz < kernel_[0]; ++kz)
+        for (Index ky = 0; ky < kernel_[1]; ++ky)
+          for (Index kx = 0; kx < kernel_[2]; ++kx)
+            places.push_back(spread + place_x(kx) + (z * strides_[0] + kz * dilations_[0]) * slice_ + place_y(ky));
       for_parts(results(), [&](Index at, Index part) {
         std::fill_n(sums + at, part, Sum{});
-        for (Index kz = 0; kz < kernel_[0]; ++kz)
-          for (Index ky = 0; ky < kernel_[1]; ++ky)
-            for (Index kx = 0; kx < kernel_[2]; ++kx) {
-              const Index slice = (z * strides_[0] + kz * dilations_[0]) * slice_;
-              add(sums + at, spread + place_x(kx) + slice + place_y(ky) + at, part);
-            }
+        std::size_t i = 0;
+        for (; i + 4 <= places.size(); i += 4) add_four(places.data() + i, at, part, sums + at);
+        for (; i < places.size(); ++i) add(sums + at, places[i] + at, part);
       });
       for (Index y = 0; y < out_[1]; ++y, out += out_[2]) store(z, y, sums + y * phase_[2], out);
     }

@@ -73,13 +73,10 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
   const Shape &input = shape(in), &output = shape(out);
   if (input.size() < 3 || input.size() > 5 || num_elements(input) == 0 || num_elements(output) == 0) return false;
   std::unique_ptr<Kernel> step;
-  bool dense = location(in).layout == Layout::kDense;
+  const bool dense = location(in).layout == Layout::kDense;
   if (const auto pooling = ops::pooling_of(l, input)) {
     const ops::WindowGeometry& g = pooling->windows;
     const PoolSpec spec{pooling->form, input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
-    // Means of windows that overlap are faster over channels that lie side by side, even by a detour.
-    if (pooling->form != ops::PoolForm::kMax && input.size() < 5 && !ops::averages_in_double(g.kernel))
-      dense &= num_elements(g.kernel) <= num_elements(g.strides);
     step = dense                                  ? make_dense_pool_kernel(spec)
            : pooling->form == ops::PoolForm::kMax ? make_max_pool_kernel(spec)
                                                   : make_average_pool_kernel(spec);

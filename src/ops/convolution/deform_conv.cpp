@@ -225,20 +225,36 @@ void for_each_row_of_blocks(const BlockPlan& p, std::int64_t k, const Add& add) 
   }
 }
 
+template <typename T>
+void add_row(const T* __restrict x, std::int64_t count, T* __restrict out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(out[i] + x[i]);
+}
+
 void run_col2im(KernelContext& ctx) {
   const BlockPlan p = block_plan(ctx);
   const std::int64_t volume = num_elements(p.block), length = num_elements(p.positions), pixels = num_elements(p.image);
+  struct Row {
+    std::int64_t first, at, step, count;
+  };
+  std::vector<Row> rows;  // Of every plane.
+  for (std::int64_t k = 0; k < volume; ++k)
+    for_each_row_of_blocks(p, k, [&](std::int64_t first, std::int64_t at, std::int64_t step, std::int64_t count) {
+      rows.push_back({k * length + first, at, step, count});
+    });
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* in = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
     parallel_each(ctx.input(0).shape()[0] * p.channels, 1, [&](std::int64_t plane) {
       T* image = out + plane * pixels;
       std::fill(image, image + pixels, T{});
-      for (std::int64_t k = 0; k < volume; ++k)
-        for_each_row_of_blocks(p, k, [&](std::int64_t first, std::int64_t at, std::int64_t step, std::int64_t count) {
-          const T* x = in + (plane * volume + k) * length + first;
-          for (std::int64_t i = 0; i < count; ++i) image[at + i * step] = static_cast<T>(image[at + i * step] + x[i]);
-        });
+      for (const Row& row : rows) {
+        const T* x = in + plane * volume * length + row.first;
+        if (row.step == 1)
+          add_row(x, row.count, image + row.at);
+        else
+          for (std::int64_t i = 0; i < row.count; ++i)
+            image[row.at + i * row.step] = static_cast<T>(image[row.at + i * row.step] + x[i]);
+      }
     });
   });
 }

@@ -3,6 +3,7 @@
 
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
+#include "ops/extremes.h"
 #include "ops/rows.h"
 
 namespace ulpscope::ops {
@@ -57,7 +58,11 @@ constexpr auto kShares = []<typename T>(const T* in, T* out, std::int64_t length
 
 constexpr auto kFirstLargest = []<typename T>(const T* in, T* out, std::int64_t length) {
   std::fill(out, out + length, T{0});
-  if (length > 0) out[std::max_element(in, in + length) - in] = 1;
+  if (length == 0) return;
+  if constexpr (std::is_same_v<T, float>)
+    out[in[0] != in[0] ? 0 : find_first(in, length, extremes_of(in, length).high)] = 1;
+  else
+    out[std::max_element(in, in + length) - in] = 1;
 };
 
 /// A row of the table: f(const T* in, T* out, length) for every row.

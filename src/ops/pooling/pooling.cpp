@@ -8,6 +8,7 @@
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
+#include "ops/extremes.h"
 #include "ops/window.h"
 
 namespace ulpscope::ops {
@@ -351,26 +352,11 @@ void adjoint_average(AdjointContext& ctx) {
 
 void run_max(KernelContext& ctx) {
   run_global_pool(ctx, []<typename T>(const T* x, std::int64_t count) {
-    constexpr std::int64_t kLanes = 16;
-    T best = -std::numeric_limits<T>::infinity();
-    if (count >= kLanes) {
-      // Some side by side: in any order, but where there is NaN, and for the sign of zero.
-      T largest[kLanes];
-      int ordered[kLanes];
-      std::fill_n(largest, kLanes, best);
-      std::fill_n(ordered, kLanes, 1);
-      for (std::int64_t i = 0; i + kLanes <= count; i += kLanes)
-        for (std::int64_t j = 0; j < kLanes; ++j) {
-          largest[j] = x[i + j] > largest[j] ? x[i + j] : largest[j];
-          ordered[j] &= static_cast<int>(x[i + j] == x[i + j]);
-        }
-      const T found = *std::max_element(largest, largest + kLanes);
-      if (found != 0 && std::ranges::all_of(ordered, [](int each) { return each != 0; })) {
-        best = found;
-        x += count / kLanes * kLanes;
-        count %= kLanes;
-      }
+    if constexpr (std::is_same_v<T, float>) {
+      const Extremes found = extremes_of(x, count);
+      if (!found.has_nan && found.high != 0) return found.high;  // Else the order matters, for the sign of zero, too.
     }
+    T best = -std::numeric_limits<T>::infinity();
     for (std::int64_t i = 0; i < count; ++i)
       if (x[i] > best || x[i] != x[i]) best = x[i];
     return best;

@@ -1,9 +1,14 @@
 // QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/division.h"
 #include "core/parallel.h"
-#include "core/vector_clones.h"
 #include "formats/coded_elements.h"
 #include "formats/rounding.h"
 #include "ops/conversion/narrowing.h"
+#include "ops/extremes.h"
 #include "ops/quantization/quantization.h"
 
 namespace ulpscope::ops {
@@ -170,34 +175,22 @@ void infer_dynamic_quantize_linear(InferContext& ctx) {
   ctx.set_shape(0, ctx.shape(0));
 }
 
-struct Range {
-  float low = 0, high = 0;
-};
 /// Of the numbers and 0; NaN is none of them.
-ULPSCOPE_VECTOR_CLONES Range range_with_zero(const float* x, std::size_t count) {
-  constexpr std::size_t kLanes = 16;
-  float lows[kLanes] = {}, highs[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      lows[j] = x[i + j] < lows[j] ? x[i + j] : lows[j];
-      highs[j] = x[i + j] > highs[j] ? x[i + j] : highs[j];
-    }
-  Range range;
-  for (std::size_t j = 0; j < kLanes; ++j) {
-    range.low = std::min(range.low, lows[j]);
-    range.high = std::max(range.high, highs[j]);
-  }
-  for (; i < count; ++i) {
-    range.low = std::min(range.low, x[i]);
-    range.high = std::max(range.high, x[i]);
-  }
+std::pair<float, float> range_with_zero(std::span<const float> x) {
+  constexpr std::int64_t kPiece = 1 << 14;
+  const auto size = static_cast<std::int64_t>(x.size()), pieces = divided_up(size, kPiece);
+  std::vector<Extremes> found(static_cast<std::size_t>(pieces));
+  parallel_each(pieces, 2, [&](std::int64_t i) {
+    found[static_cast<std::size_t>(i)] = extremes_of(x.data() + i * kPiece, std::min(kPiece, size - i * kPiece));
+  });
+  std::pair<float, float> range{0, 0};
+  for (const Extremes& piece : found) range = {std::min(range.first, piece.low), std::max(range.second, piece.high)};
   return range;
 }
 
 void run_dynamic_quantize_linear(KernelContext& ctx) {
   const auto x = ctx.input(0).values<float>();
-  const auto [low, high] = range_with_zero(x.data(), x.size());
+  const auto [low, high] = range_with_zero(x);
   // Of nothing but zeros, any scale will do: 1, as in ONNX Runtime. 0 would make NaN of what is divided by it.
   const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   const std::uint8_t zero = scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0);

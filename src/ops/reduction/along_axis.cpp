@@ -4,6 +4,7 @@
 #include "core/division.h"
 #include "core/vector_clones.h"
 #include "ops/elementwise.h"
+#include "ops/extremes.h"
 #include "ops/reduction/cumulative.h"
 #include "ops/rows.h"
 
@@ -76,6 +77,13 @@ void run_arg_extreme(KernelContext& ctx) {
     std::int64_t* out = ctx.output(0).data<std::int64_t>();
     parallel_each(rows.count, rows_per_task(rows.length), [&](std::int64_t r) {
       const T* row = x + r * rows.length;
+      if constexpr (std::is_same_v<T, float>)
+        if (!last && rows.length > 0) {
+          const Extremes found = extremes_of(row, rows.length);
+          const float value = smallest ? found.low : found.high;
+          out[r] = find_first(row, rows.length, found.has_nan ? std::numeric_limits<float>::quiet_NaN() : value);
+          return;
+        }
       std::int64_t best = 0;
       for (std::int64_t i = 1; i < rows.length && row[best] == row[best]; ++i)
         if (row[i] != row[i] || (smallest ? row[i] < row[best] : row[i] > row[best]) || (last && row[i] == row[best]))
