@@ -32,6 +32,16 @@ def model(nodes, inputs, constants=None, outputs=("y",), opset=17, functions=(),
     return helper.make_model(graph, opset_imports=imports, ir_version=8, functions=list(functions))
 
 
+def dynamic_lstm(**others):
+    """The inputs of a DynamicQuantizeLSTM with a state of 2, of them those that are other ones."""
+    byte = np.zeros((1,), np.uint8)
+    return {
+        "x": floats(2, 3, 4), "w": np.ones((1, 4, 8), np.uint8), "r": np.ones((1, 2, 8), np.uint8), "b": floats(1, 16),
+        "n": np.full(3, 2, np.int32), "h": floats(1, 3, 2), "c": floats(1, 3, 2), "p": floats(1, 6),
+        "ws": floats(1), "wz": byte, "rs": floats(1), "rz": byte, **others,
+    }  # fmt: skip
+
+
 def layer(op, inputs, outputs=("y",), opset=17, **attributes):
     """(feed, [models]) of one layer named `bad`: its inputs after the first come once as constants, once at run time."""
     node = helper.make_node(op, list(inputs), list(outputs), name="bad", **attributes)
@@ -200,6 +210,15 @@ REFUSED = {
     "cum_sum_axis": layer("CumSum", {**X, "a": np.array(5)}),
     "arg_max_empty": layer("ArgMax", {"x": floats(0, 3)}, axis=0),
     "lstm": layer("LSTM", {**X, "w": floats(1, 8, 5), "r": floats(1, 8, 2)}, hidden_size=2),
+    "dynamic_lstm": layer(
+        "DynamicQuantizeLSTM", dynamic_lstm(w=np.ones((1, 4, 5), np.uint8)), domain="com.microsoft", hidden_size=2
+    ),
+    "dynamic_lstm_scales": layer(
+        "DynamicQuantizeLSTM", dynamic_lstm(rs=floats(3)), domain="com.microsoft", hidden_size=2
+    ),
+    "dynamic_lstm_lengths": layer(
+        "DynamicQuantizeLSTM", dynamic_lstm(n=np.full(3, 9, np.int32)), domain="com.microsoft", hidden_size=2
+    ),
     "lstm_hidden": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=-2),
     "lstm_hidden_huge": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=HUGE),
     "gru_lengths": layer(
@@ -359,6 +378,12 @@ ODD = {
     "empty_one_hot_depth": layer("OneHot", {"i": ints(1), "d": np.array(0), "v": floats(2)}),
     "empty_range": layer("Range", {"a": np.array(5), "b": np.array(0), "c": np.array(1)}),
     "empty_cum_sum": layer("CumSum", {"x": floats(0, 3), "a": np.array(0)}),
+    "empty_dynamic_lstm": layer(
+        "DynamicQuantizeLSTM",
+        dynamic_lstm(x=floats(0, 3, 4), n=np.zeros(3, np.int32)),
+        domain="com.microsoft",
+        hidden_size=2,
+    ),
     "empty_lstm": layer("LSTM", {"x": floats(0, 3, 4), "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=2),
     "empty_lstm_batch": layer(
         "LSTM", {"x": floats(2, 0, 4), "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=2

@@ -11,7 +11,7 @@
 namespace ulpscope::cpu {
 
 void Lowering::lower(const LayerKernel& kernel) {
-  if (lower_quantization(kernel) || lower_recurrent(kernel) || lower_cut(kernel)) return;
+  if (lower_quantization(kernel) || lower_recurrent(kernel) || lower_dynamic_lstm(kernel) || lower_cut(kernel)) return;
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel) ||

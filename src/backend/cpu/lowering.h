@@ -13,6 +13,7 @@
 #include "backend/cpu/product.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/quantized_layers.h"
+#include "backend/cpu/recurrent.h"
 #include "backend/prepared_constants.h"
 #include "ops/forms.h"
 #include "ops/quantization/byte_loops.h"
@@ -164,6 +165,9 @@ class Lowering {
   // lower_recurrent.cpp
   /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.
   bool lower_recurrent(const LayerKernel& kernel);
+  bool lower_dynamic_lstm(const LayerKernel& kernel);
+  /// `sums`: of the inputs and the biases.
+  void add_recurrence(const LayerKernel& kernel, RecurrentSpec spec, int sums);
 
   // lower_program.cpp
   void lower(const ProgramKernel& kernel);

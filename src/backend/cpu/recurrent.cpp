@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/program_kernels.h"
 #include "core/division.h"
 #include "core/parallel.h"
+#include "core/vector_clones.h"
+#include "formats/rounding.h"
+#include "ops/quantization/quantization.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -57,6 +61,10 @@ PreparedObject pack_recurrent(const Tensor& values, const ops::RecurrentForm& fo
   }
   const std::size_t bytes = result.bytes();
   return {std::make_shared<Tensor>(std::move(result)), bytes};
+}
+
+ULPSCOPE_VECTOR_CLONES void scale_row(const float* scales, float scale, std::int64_t count, float* sums) {
+  for (std::int64_t i = 0; i < count; ++i) sums[i] *= scale * scales[i];
 }
 
 class RecurrentKernel final : public Kernel {
@@ -113,16 +121,16 @@ class RecurrentKernel final : public Kernel {
     const auto input = [&](std::size_t i) { return i < inputs.size() ? inputs[i] : nullptr; };
     const bool has_cell = spec_.form.cell == RecurrentCell::kLstm;
     const std::int64_t state = block.rows * packed_.width;
-    std::vector<float> memory(static_cast<std::size_t>(4 * state + block.rows * all_columns()));
+    std::vector<float> memory(static_cast<std::size_t>(5 * state + block.rows * all_columns()));
     float *hidden = memory.data(), *next = hidden + state, *cell = next + state, *update = cell + state;
-    float* sums = update + state;
+    float *integers = update + state, *sums = integers + state;
     load_state(input(1), block, hidden);
     if (has_cell) load_state(input(2), block, cell);
     const bool backward = spec_.form.backward || block.direction == 1;
     float* y = output(0) != nullptr ? output(0)->data<float>() : nullptr;
     for (std::int64_t i = 0; i < s.seq; ++i) {
       const std::int64_t t = backward ? s.seq - 1 - i : i;
-      step(block, t, data_of(inputs[0]), {hidden, next, cell, update, sums});
+      step(block, t, data_of(inputs[0]), {hidden, next, cell, update, integers, sums});
       std::swap(hidden, next);
       if (y == nullptr) continue;
       for (std::int64_t r = 0; r < block.rows; ++r)
@@ -133,7 +141,7 @@ class RecurrentKernel final : public Kernel {
   }
 
   struct State {
-    float *hidden, *next, *cell, *update, *sums;
+    float *hidden, *next, *cell, *update, *integers, *sums;
   };
 
   std::int64_t all_columns() const { return packed_.columns + packed_.candidate_columns; }
@@ -149,6 +157,21 @@ class RecurrentKernel final : public Kernel {
       kernels.product(a, packed_.width, block.rows, weights + begin * panel * k, k, (end - begin) * panel,
                       out + begin * panel, columns);
     });
+  }
+
+  void multiply_quantized(const Block& block, const State& state) const {
+    const std::int64_t w = packed_.width, h = packed_.hidden, sums = spec_.form.gates * w;
+    std::vector<ops::DynamicScale> scales;
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const std::span<const float> row(state.hidden + r * w, static_cast<std::size_t>(h));
+      const ops::DynamicScale& by = scales.emplace_back(ops::dynamic_scale(row));
+      const auto zero = static_cast<float>(by.zero);
+      quantize_array(row.data(), state.integers + r * w, row.size(), by.scale, -zero, 255 - zero, false);
+    }
+    multiply(block, state.integers, block.weights, packed_.columns, state.sums);
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      scale_row(spec_.state_scales.data<float>() + block.direction * sums, scales[static_cast<std::size_t>(r)].scale,
+                sums, state.sums + r * packed_.columns);
   }
 
   void step(const Block& block, std::int64_t t, const float* from_input, const State& state) const {
@@ -169,7 +192,10 @@ class RecurrentKernel final : public Kernel {
                           state.update + r * w,
                           candidates + r * packed_.candidate_columns};
     };
-    multiply(block, state.hidden, block.weights, packed_.columns, state.sums);
+    if (spec_.state_scales)
+      multiply_quantized(block, state);
+    else
+      multiply(block, state.hidden, block.weights, packed_.columns, state.sums);
     if (packed_.candidate_columns != 0) {
       for (std::int64_t r = 0; r < block.rows; ++r) kernels.gru_gates(row(r));
       multiply(block, state.next, block.weights + packed_.columns * packed_.hidden, packed_.candidate_columns,

@@ -21,6 +21,9 @@ struct RecurrentSpec {
   std::string key;           ///< Names it with everything done to it.
   Tensor bias;      ///< GRU with linear_before_reset: of R, candidate, [directions, padded_gate]. Else may be absent.
   Tensor peephole;  ///< LSTM: [directions, 3 * padded_gate]. May be absent.
+  /// The scales of R, [directions, gates * padded_gate], where `recurrent` are integers: the state of each sequence is
+  /// quantized as DynamicQuantizeLinear does it. REQUIRES: float32 holds all sums.
+  Tensor state_scales = {};
 };
 
 /// Inputs: W x + biases as [rows of X, directions * gates * padded_gate], the initial hidden state, of LSTM the initial

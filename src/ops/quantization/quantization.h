@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "ops/common.h"
@@ -57,6 +58,15 @@ inline std::vector<std::int32_t> centered(const KernelContext& ctx, const Tensor
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= zero[i / inner % zero.size()];
   return values;
 }
+
+/// The scale of all numbers to uint8 by which DynamicQuantizeLinear takes 0 and these numbers; NaN is none of them.
+struct DynamicScale {
+  float scale;
+  std::uint8_t zero;
+};
+DynamicScale dynamic_scale(std::span<const float> x);
+/// The bytes by it.
+void quantize_dynamically(std::span<const float> x, const DynamicScale& by, std::uint8_t* out);
 
 /// Rounds to the nearest integer, ties to even, and saturates to [low, high]. NaN becomes 0 plus the zero point.
 template <typename T>

@@ -190,19 +190,10 @@ std::pair<float, float> range_with_zero(std::span<const float> x) {
 
 void run_dynamic_quantize_linear(KernelContext& ctx) {
   const auto x = ctx.input(0).values<float>();
-  const auto [low, high] = range_with_zero(x);
-  // Of nothing but zeros, any scale will do: 1, as in ONNX Runtime. 0 would make NaN of what is divided by it.
-  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
-  const std::uint8_t zero = scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0);
-  if (ctx.has_output(0)) {
-    std::uint8_t* out = ctx.output(0).data<std::uint8_t>();
-    parallel_for(ctx.input(0).size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-      if (scale == 0) return std::fill(out + begin, out + end, zero);
-      to_bytes(x.data() + begin, out + begin, end - begin, scale, zero, 0, 255);
-    });
-  }
-  if (ctx.has_output(1)) *ctx.output(1).data<float>() = scale;
-  if (ctx.has_output(2)) *ctx.output(2).data<std::uint8_t>() = zero;
+  const DynamicScale by = dynamic_scale(x);
+  if (ctx.has_output(0)) quantize_dynamically(x, by, ctx.output(0).data<std::uint8_t>());
+  if (ctx.has_output(1)) *ctx.output(1).data<float>() = by.scale;
+  if (ctx.has_output(2)) *ctx.output(2).data<std::uint8_t>() = by.zero;
 }
 
 /// Saturate(round(x / scale) + zero point) for integers; floats are rounded after the zero point, and saturate unless
@@ -235,6 +226,20 @@ OpDef dequantize_in(std::string_view domain, int since_version) {
 }
 
 }  // namespace
+
+DynamicScale dynamic_scale(std::span<const float> x) {
+  const auto [low, high] = range_with_zero(x);
+  // Of nothing but zeros, any scale will do: 1, as in ONNX Runtime. 0 would make NaN of what is divided by it.
+  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+  return {scale, scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0)};
+}
+
+void quantize_dynamically(std::span<const float> x, const DynamicScale& by, std::uint8_t* out) {
+  parallel_for(static_cast<std::int64_t>(x.size()), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    if (by.scale == 0) return std::fill(out + begin, out + end, by.zero);
+    to_bytes(x.data() + begin, out + begin, end - begin, by.scale, by.zero, 0, 255);
+  });
+}
 
 OpTable quantize_linear() {
   return {

@@ -79,6 +79,43 @@ std::optional<RecurrentForm> recurrent_form(const Layer& layer, const Shape& x, 
   return form;
 }
 
+RecurrentSizes dynamic_sizes(const Layer& layer, const Shape& x, Shape w, Shape r) {
+  for (Shape* shape : {&w, &r})
+    if (shape->size() == 3) std::swap((*shape)[1], (*shape)[2]);
+  return recurrent_sizes(layer, x, w, r, 4);
+}
+
+std::optional<RecurrentForm> dynamic_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r) {
+  if (layer.op->name != "DynamicQuantizeLSTM" || !has_activations(layer, {"sigmoid", "tanh", "tanh"}) ||
+      layer.input(4) != kNone)
+    return std::nullopt;
+  RecurrentForm form;
+  form.cell = RecurrentCell::kLstm;
+  form.gates = 4;
+  form.input_forget = layer.attributes.integer("input_forget", 0) != 0;
+  form.sizes = dynamic_sizes(layer, x, w, r);
+  form.backward = layer.attributes.text("direction", "forward") == "reverse";
+  form.clip = layer.attributes.real("clip", 0);
+  return form;
+}
+
+DynamicMatrix dynamic_matrix(const Tensor& bytes, const Tensor& scales, const Tensor& zeros) {
+  const Shape& shape = bytes.shape();
+  DynamicMatrix result{bytes.cast(DataType::kInt32), Tensor(DataType::kFloat32, {shape[0], shape[2]})};
+  const auto at = [&](const Tensor& each, std::int64_t d, std::int64_t c) {
+    return each.size() == shape[0] ? d : d * shape[2] + c;
+  };
+  const Tensor zero = zeros ? zeros.cast(DataType::kInt32) : Tensor();
+  auto* to = result.centered.data<std::int32_t>();
+  for (std::int64_t d = 0; d < shape[0]; ++d) {
+    for (std::int64_t i = 0; i < shape[1] * shape[2] && zero; ++i)
+      to[d * shape[1] * shape[2] + i] -= zero.data<std::int32_t>()[at(zero, d, i % shape[2])];
+    for (std::int64_t c = 0; c < shape[2]; ++c)
+      result.scales.data<float>()[d * shape[2] + c] = scales.data<float>()[at(scales, d, c)];
+  }
+  return result;
+}
+
 Tensor summed_biases(const Tensor& biases, const RecurrentForm& form) {
   const std::int64_t h = form.sizes.hidden, rows = form.gates * h;
   Tensor sums(DataType::kFloat32, {form.sizes.directions, rows});

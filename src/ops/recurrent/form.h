@@ -57,6 +57,18 @@ struct RecurrentForm {
 /// Nothing for other layers, other activations, and where sequences of a batch may have lengths of their own.
 std::optional<RecurrentForm> recurrent_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r);
 
+/// DynamicQuantizeLSTM: an LSTM with W and R as bytes, [directions, input or hidden, 4 * hidden]; its inputs 8 to 11
+/// are the scale and the zero point of W, and those of R: one for each direction, or for each column of each.
+RecurrentSizes dynamic_sizes(const Layer& layer, const Shape& x, Shape w, Shape r);
+/// As recurrent_form() of such a layer.
+std::optional<RecurrentForm> dynamic_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r);
+struct DynamicMatrix {
+  Tensor centered;  ///< int32, less the zero points.
+  Tensor scales;    ///< float32 [directions, 4 * hidden].
+};
+/// `zeros` may be absent.
+DynamicMatrix dynamic_matrix(const Tensor& bytes, const Tensor& scales, const Tensor& zeros);
+
 /// Wb + Rb of B, float32 [directions, 2 * gates * hidden]: [directions, gates * hidden]. The candidate of a GRU with
 /// linear_before_reset has Wb alone: its Rb is scaled, too.
 Tensor summed_biases(const Tensor& biases, const RecurrentForm& form);
