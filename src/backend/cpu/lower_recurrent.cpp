@@ -84,6 +84,10 @@ ULPSCOPE_VECTOR_CLONES void scale_sums(const std::int32_t* sums, float scale, co
   for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(sums[i]) * (scale * scales[i]) + bias[i];
 }
 
+bool is_held_by_int8(const Tensor& matrix) {
+  return std::ranges::all_of(matrix.values<std::int32_t>(), [](std::int32_t v) { return v == std::int8_t(v); });
+}
+
 /// Sums of products of these and of bytes less a zero point are whole numbers that float32 holds.
 bool has_small_sums(const Tensor& matrix) {
   const Shape& s = matrix.shape();
@@ -98,25 +102,13 @@ bool has_small_sums(const Tensor& matrix) {
 
 }  // namespace
 
-/// X is quantized as a whole, and its product is one of bytes; the recurrence holds its integers as floats.
-bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
+/// W x and the biases of a DynamicQuantizeLSTM: X is quantized as a whole, and its product is one of bytes.
+int Lowering::add_dynamic_product(const LayerKernel& kernel, const ops::RecurrentForm& form,
+                                  const ops::DynamicMatrix& w) {
   using Input = RecurrentInput;
   const Layer& l = layer(kernel.layer);
-  if (kernel.open || l.op->name != "DynamicQuantizeLSTM") return false;
-  for (const int i : {1, 2, 3, 7, 8, 9, 10, 11})
-    if (l.input(i) != kNone && !spec_.is_constant(l.input(i))) return false;
-  const auto form = ops::dynamic_form(l, shape(l.inputs[0]), shape(l.inputs[1]), shape(l.inputs[2]));
-  if (!form || num_elements(shape(l.inputs[0])) == 0 || form->sizes.hidden == 0) return false;
-  const ops::RecurrentSizes& s = form->sizes;
-  if (l.input(7) != kNone && shape(l.inputs[7]) != Shape{s.directions, 3 * s.hidden}) return false;
-  const auto value = [&](int i) { return l.input(i) == kNone ? Tensor() : spec_.value(l.inputs[i]).in_memory(); };
-  const ops::DynamicMatrix w = ops::dynamic_matrix(value(1), value(8), value(9)),
-                           r = ops::dynamic_matrix(value(2), value(10), value(11));
-  if (!multiplies_centered_integers(s.input) || !has_small_sums(r.centered)) return false;
+  const ops::RecurrentSizes& s = form.sizes;
   const std::int64_t width = padded_gate(s.hidden);
-  const auto padded = [&](const Tensor& rows, std::int64_t gates) {
-    return pad_gates(rows, gates, s.hidden, width, 1).reshaped({s.directions * gates * width});
-  };
   MatMulSpec product;
   product.m = s.seq * s.batch;
   product.n = s.directions * 4 * width;
@@ -126,13 +118,13 @@ bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
   product.key_b = fmt::format("{}|gates of {}, less {}", constants_.key(l.inputs[1]), width,
                               l.input(9) == kNone ? std::string() : constants_.key(l.inputs[9]));
   const Tensor turned = turned_gates<std::int16_t>(w.centered, s.hidden, width, DataType::kInt16);
-  const auto* values = turned.data<std::int16_t>();
-  if (std::all_of(values, values + turned.size(), [](int v) { return v == std::int8_t(v); }))
-    product.type_b = DataType::kInt8;
+  if (is_held_by_int8(w.centered)) product.type_b = DataType::kInt8;
   product.constant_b = [turned, shape = Shape{product.n, product.k}] { return turned.reshaped(shape); };
   Tensor bias = Tensor(DataType::kFloat32, {product.n});
   std::fill_n(bias.data<float>(), product.n, 0.0F);
-  if (l.input(Input::kB) != kNone) bias = padded(ops::summed_biases(value(Input::kB), *form), 4);
+  const auto padded = [&](const Tensor& rows) { return pad_gates(rows, 4, s.hidden, width, 1).reshaped({product.n}); };
+  if (const TensorId id = l.input(Input::kB); id != kNone)
+    bias = padded(ops::summed_biases(spec_.value(id).in_memory(), form));
 
   const int bytes = new_slot(DataType::kUInt8, shape(l.inputs[0])), scale = new_float_slot({1});
   const int zero = new_slot(DataType::kUInt8, Shape{1}),
@@ -150,24 +142,49 @@ bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
   add_step(make_matmul_integer_kernel(product, object_cache()), {bytes, zero}, {integers}, kernel.layer);
   const int sums = new_float_slot({product.m, product.n});
   add_step(make_kernel("sums to real numbers",
-                       [scales = padded(w.scales, 4), bias, rows = product.m, n = product.n](Kernel::Inputs in,
-                                                                                             Kernel::Outputs out) {
+                       [scales = padded(w.scales), bias, rows = product.m, n = product.n](Kernel::Inputs in,
+                                                                                          Kernel::Outputs out) {
                          parallel_each(rows, items_per_task(rows, n), [&](std::int64_t row) {
                            scale_sums(in[0]->data<std::int32_t>() + row * n, *in[1]->data<float>(),
                                       scales.data<float>(), bias.data<float>(), n, out[0]->data<float>() + row * n);
                          });
                        }),
            {integers, scale}, {sums}, kernel.layer);
-  RecurrentSpec spec{
-      *form,
-      [turned = turned_gates<float>(r.centered, s.hidden, s.hidden, DataType::kFloat32)] { return turned; },
-      fmt::format("{}|turned, less {}", constants_.key(l.inputs[2]),
-                  l.input(11) == kNone ? std::string() : constants_.key(l.inputs[11])),
-      {},
-      {}};
+  return sums;
+}
+
+/// The recurrence multiplies bytes, or holds the integers as floats.
+bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
+  using Input = RecurrentInput;
+  const Layer& l = layer(kernel.layer);
+  if (kernel.open || l.op->name != "DynamicQuantizeLSTM") return false;
+  for (const int i : {1, 2, 3, 7, 8, 9, 10, 11})
+    if (l.input(i) != kNone && !spec_.is_constant(l.input(i))) return false;
+  const auto form = ops::dynamic_form(l, shape(l.inputs[0]), shape(l.inputs[1]), shape(l.inputs[2]));
+  if (!form || num_elements(shape(l.inputs[0])) == 0 || form->sizes.hidden == 0) return false;
+  const ops::RecurrentSizes& s = form->sizes;
+  if (l.input(7) != kNone && shape(l.inputs[7]) != Shape{s.directions, 3 * s.hidden}) return false;
+  const auto value = [&](int i) { return l.input(i) == kNone ? Tensor() : spec_.value(l.inputs[i]).in_memory(); };
+  const ops::DynamicMatrix w = ops::dynamic_matrix(value(1), value(8), value(9)),
+                           r = ops::dynamic_matrix(value(2), value(10), value(11));
+  const bool by_bytes = multiplies_bytes_with_zeros(s.hidden) && is_held_by_int8(r.centered);
+  if (!multiplies_centered_integers(s.input) || (!by_bytes && !has_small_sums(r.centered))) return false;
+  const std::int64_t width = padded_gate(s.hidden);
+  const auto padded = [&](const Tensor& rows, std::int64_t gates) {
+    return pad_gates(rows, gates, s.hidden, width, 1).reshaped({s.directions * gates * width});
+  };
+  const Tensor of_state = by_bytes ? turned_gates<std::int16_t>(r.centered, s.hidden, width, DataType::kInt16)
+                                   : turned_gates<float>(r.centered, s.hidden, s.hidden, DataType::kFloat32);
+  RecurrentSpec spec{*form,
+                     [of_state] { return of_state; },
+                     fmt::format("{}|{}, less {}", constants_.key(l.inputs[2]), by_bytes ? "bytes" : "turned",
+                                 l.input(11) == kNone ? std::string() : constants_.key(l.inputs[11])),
+                     {},
+                     {}};
   if (l.input(Input::kPeephole) != kNone) spec.peephole = padded(value(Input::kPeephole), 3);
   spec.state_scales = padded(r.scales, 4);
-  add_recurrence(kernel, std::move(spec), sums);
+  spec.by_bytes = by_bytes;
+  add_recurrence(kernel, std::move(spec), add_dynamic_product(kernel, *form, w));
   return true;
 }
 

@@ -166,6 +166,7 @@ class Lowering {
   /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.
   bool lower_recurrent(const LayerKernel& kernel);
   bool lower_dynamic_lstm(const LayerKernel& kernel);
+  int add_dynamic_product(const LayerKernel& kernel, const ops::RecurrentForm& form, const ops::DynamicMatrix& w);
   /// `sums`: of the inputs and the biases.
   void add_recurrence(const LayerKernel& kernel, RecurrentSpec spec, int sums);
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/integer_product.h"
 #include "backend/cpu/program_kernels.h"
 #include "core/division.h"
 #include "core/parallel.h"
@@ -63,6 +64,16 @@ PreparedObject pack_recurrent(const Tensor& values, const ops::RecurrentForm& fo
   return {std::make_shared<Tensor>(std::move(result)), bytes};
 }
 
+/// R of one direction by dot products of bytes.
+MatrixShape bytes_shape(const ops::RecurrentForm& form) {
+  MatrixShape shape;
+  shape.m = 1;
+  shape.k = form.sizes.hidden;
+  shape.n = form.gates * padded_gate(form.sizes.hidden);
+  shape.transpose_b = true;
+  return shape;
+}
+
 ULPSCOPE_VECTOR_CLONES void scale_row(const float* scales, float scale, std::int64_t count, float* sums) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] *= scale * scales[i];
 }
@@ -82,9 +93,11 @@ class RecurrentKernel final : public Kernel {
     const std::int64_t blocks = (s.batch + rows - 1) / rows;
     parallel_each(s.directions * blocks, 1, [&](std::int64_t i) {
       const std::int64_t first = i % blocks * rows;
-      Block block{i / blocks, first, std::min(rows, s.batch - first),
-                  static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size(),
-                  s.directions * blocks == 1};
+      const float* matrix =
+          spec_.by_bytes ? nullptr
+                         : static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size();
+      Block block{i / blocks, first,         std::min(rows, s.batch - first),
+                  matrix,     weights.get(), s.directions * blocks == 1};
       run_block(block, inputs, outputs);
     });
   }
@@ -94,6 +107,7 @@ class RecurrentKernel final : public Kernel {
   struct Block {
     std::int64_t direction, first, rows;
     const float* weights;
+    const void* bytes;  ///< Of all directions, by_bytes.
     bool alone;  ///< There is no other one: its products may have all threads.
   };
 
@@ -160,18 +174,43 @@ class RecurrentKernel final : public Kernel {
   }
 
   void multiply_quantized(const Block& block, const State& state) const {
-    const std::int64_t w = packed_.width, h = packed_.hidden, sums = spec_.form.gates * w;
-    std::vector<ops::DynamicScale> scales;
+    const std::int64_t w = packed_.width, sums = spec_.form.gates * w;
+    std::vector<float> scales;
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      const std::span<const float> row(state.hidden + r * w, static_cast<std::size_t>(h));
-      const ops::DynamicScale& by = scales.emplace_back(ops::dynamic_scale(row));
+      const std::span<const float> row(state.hidden + r * w, static_cast<std::size_t>(packed_.hidden));
+      const ops::DynamicScale by = ops::dynamic_scale(row);
       const auto zero = static_cast<float>(by.zero);
-      quantize_array(row.data(), state.integers + r * w, row.size(), by.scale, -zero, 255 - zero, false);
+      scales.push_back(by.scale);
+      if (spec_.by_bytes)
+        multiply_bytes(block, row, by, state.integers, state.sums + r * packed_.columns);
+      else
+        quantize_array(row.data(), state.integers + r * w, row.size(), by.scale, -zero, 255 - zero, false);
     }
-    multiply(block, state.integers, block.weights, packed_.columns, state.sums);
+    if (!spec_.by_bytes) multiply(block, state.integers, block.weights, packed_.columns, state.sums);
     for (std::int64_t r = 0; r < block.rows; ++r)
-      scale_row(spec_.state_scales.data<float>() + block.direction * sums, scales[static_cast<std::size_t>(r)].scale,
-                sums, state.sums + r * packed_.columns);
+      scale_row(spec_.state_scales.data<float>() + block.direction * sums, scales[static_cast<std::size_t>(r)], sums,
+                state.sums + r * packed_.columns);
+  }
+
+  /// `memory`: of padded_gate floats.
+  void multiply_bytes(const Block& block, std::span<const float> row, const ops::DynamicScale& by, float* memory,
+                      float* sums) const {
+    const MatrixShape shape = bytes_shape(spec_.form);
+    const std::int64_t stride = round_up(shape.k, 4);
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(memory);
+    ops::quantize_dynamically(row, by, bytes);
+    std::fill_n(bytes + shape.k, stride - shape.k, std::uint8_t{0});
+    const ByteMatrix matrix = byte_matrix(block.bytes, shape, block.direction, by.zero);
+    IntegerPart part{};
+    part.a = reinterpret_cast<const std::int16_t*>(bytes);
+    part.a_stride = part.k = stride / 2;
+    part.b = matrix.b;
+    part.start = matrix.start.data();
+    part.out = sums;
+    part.out_stride = part.columns = shape.n;
+    part.rows = 1;
+    part.bytes = true;
+    program_kernels().product.multiply_integers(part);
   }
 
   void step(const Block& block, std::int64_t t, const float* from_input, const State& state) const {
@@ -223,9 +262,11 @@ Tensor pad_gates(const Tensor& values, std::int64_t gates, std::int64_t hidden, 
 }
 
 std::unique_ptr<Kernel> make_recurrent_kernel(RecurrentSpec spec, const ObjectCache& cache) {
-  PreparedSource weights =
-      cache(fmt::format("recurrent|{}|{}", spec.key, spec.form.linear_before_reset),
-            [values = spec.recurrent, form = spec.form] { return pack_recurrent(values(), form); });
+  PreparedSource weights = cache(fmt::format("recurrent|{}|{}", spec.key, spec.form.linear_before_reset),
+                                 [values = spec.recurrent, form = spec.form, by_bytes = spec.by_bytes] {
+                                   return by_bytes ? pack_bytes(values(), bytes_shape(form), form.sizes.directions)
+                                                   : pack_recurrent(values(), form);
+                                 });
   return std::make_unique<RecurrentKernel>(std::move(spec), std::move(weights));
 }
 

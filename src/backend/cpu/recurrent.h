@@ -21,9 +21,10 @@ struct RecurrentSpec {
   std::string key;           ///< Names it with everything done to it.
   Tensor bias;      ///< GRU with linear_before_reset: of R, candidate, [directions, padded_gate]. Else may be absent.
   Tensor peephole;  ///< LSTM: [directions, 3 * padded_gate]. May be absent.
-  /// The scales of R, [directions, gates * padded_gate], where `recurrent` are integers: the state of each sequence is
-  /// quantized as DynamicQuantizeLinear does it. REQUIRES: float32 holds all sums.
+  /// The scales of R, [directions, gates * padded_gate], where that has integers: the state of each sequence is
+  /// quantized as DynamicQuantizeLinear does it. REQUIRES: float32 holds all sums, or `by_bytes`.
   Tensor state_scales = {};
+  bool by_bytes = false;  ///< `recurrent` is int16, [directions, gates * padded_gate, hidden], and int8 holds it.
 };
 
 /// Inputs: W x + biases as [rows of X, directions * gates * padded_gate], the initial hidden state, of LSTM the initial
