@@ -105,9 +105,27 @@ void rnn(const std::vector<double>& v, std::vector<double>& h, std::vector<doubl
 const Result forward_lstm = unroll(lstm, false, {3, 3}), reverse_lstm = unroll(lstm, true, {3, 1});
 const Result forward_gru = unroll(gru(false), false, {2, 3}), reverse_gru = unroll(gru(true), true, {3, 3});
 const Result plain = unroll(rnn, false, {3, 3});
+
+/// Of integers that stand for 1, then 0.2, and for the state itself; all gates are sigmoid(0).
+Result dynamic_lstm() {
+  const double c1 = std::tanh(1.0) / 2, h1 = std::tanh(c1) / 2;
+  const double c2 = c1 / 2 + std::tanh(0.2 + h1) / 2, h2 = std::tanh(c2) / 2;
+  const auto at = [](double value) { return static_cast<float>(value); };
+  return {f32({2, 1, 1, 1}, {at(h1), at(h2)}), f32({1, 1, 1}, {at(h2)}), f32({1, 1, 1}, {at(c2)})};
+}
+const Result dynamic = dynamic_lstm();
 const Attribute kOne = std::int64_t{1};
 
 const AddRows rows({
+    {"DynamicQuantizeLSTM",
+     "two steps",
+     1,
+     {{"hidden_size", kOne}},
+     {f32({2, 1, 1}, {255, 51}), i8({1, 1, 4}, {3, 3, 3, 4}), i8({1, 1, 4}, {0, 0, 0, 2}), Tensor(), Tensor(), Tensor(),
+      Tensor(), Tensor(), f32({1}, {1 / 255.0F}), i8({1}, {3}), f32({1}, {0.5F}), i8({1}, {0})},
+     {dynamic.y, dynamic.h, dynamic.c},
+     1e-6,
+     "com.microsoft"},
     {"LSTM",
      "peepholes",
      14,
