@@ -18,10 +18,6 @@ std::vector<std::int64_t> AdjointContext::input_ints(int i) const {
   return {wide.values<std::int64_t>().begin(), wide.values<std::int64_t>().end()};
 }
 
-void AdjointContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidArgument, message, place_of("adjoint", layer()));
-}
-
 TensorId AdjointContext::sum_to(TensorId value, const Shape& from, const Shape& to) {
   if (from == to) return value;
   std::vector<std::int64_t> axes;
@@ -93,7 +89,6 @@ class Builder final : public AdjointContext {
     return std::move(result_);
   }
 
-  const Layer& layer() const override { return *layer_; }
   TensorId input(int i) override { return value_of(layer_->input(i)); }
   TensorId output(int o) override { return value_of(layer_->output(o)); }
   const Shape& input_shape(int i) const override { return forward_shape(layer_->input(i)); }
@@ -322,7 +317,6 @@ class Builder final : public AdjointContext {
   std::map<double, TensorId> scalars_;
   std::map<std::vector<std::int64_t>, TensorId> integers_;
   std::map<TensorId, TensorId> copies_;
-  const Layer* layer_ = nullptr;
   std::vector<TensorId> arrived_;
 };
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,15 +50,12 @@ AdjointNetwork make_adjoint(const Network& network, const InferredNetwork& infer
 
 /// What `OpDef::adjoint` sees: one layer of the forward network, and the adjoint network that it writes to. Tensor ids
 /// are those of the adjoint network. Layers are written in the semantics of opset `kAdjointOpset`.
-class AdjointContext {
+class AdjointContext : public LayerContext {
  public:
   static constexpr int kAdjointOpset = 21;
 
   virtual ~AdjointContext() = default;
 
-  virtual const Layer& layer() const = 0;
-  const Attributes& attributes() const { return layer().attributes; }
-  int opset() const { return layer().opset; }
   int num_inputs() const { return static_cast<int>(layer().inputs.size()); }
   int num_outputs() const { return static_cast<int>(layer().outputs.size()); }
   bool has_input(int i) const { return layer().input(i) != kNone; }
@@ -74,13 +70,6 @@ class AdjointContext {
   /// The elements of an int32 or int64 input, as int64. Throws NotKnownYet when they are not known beforehand; so do
   /// input and output (the values) and their shapes. The driver catches it: the layer's inputs are incomplete.
   std::vector<std::int64_t> input_ints(int i) const;
-  /// Throws Error(kInvalidArgument) with the layer's name in front.
-  [[noreturn]] void fail(const std::string& message) const;
-  template <typename... T>
-    requires(sizeof...(T) > 0)
-  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
-    fail(fmt::format(text, std::forward<T>(values)...));
-  }
   /// True when the gradient of this input is of use: it is float and not a constant, and something wanted is upstream.
   virtual bool wants(int i) const = 0;
   /// The gradient that arrives at an output; kNone: nothing does (at least one output has one).
@@ -120,6 +109,9 @@ class AdjointContext {
   virtual void set(int i, TensorId gradient) = 0;
   /// The input has a derivative that is not written: paths through it are incomplete.
   virtual void leave_out(int i) = 0;
+
+ protected:
+  AdjointContext() : LayerContext(nullptr, "adjoint", ErrorCode::kInvalidArgument) {}
 };
 
 }  // namespace ulpscope

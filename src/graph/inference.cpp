@@ -234,6 +234,7 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
   InferContext context(layer, inputs, outputs);
   check_storage_types(layer, inputs);
   try {
+    if (layer.op->inputs.min > 0 && layer.op->kind != OpKind::kControl) context.set_type(0, context.type(0));
     layer.op->infer(context);
   } catch (const NotKnownYet&) {
   } catch (const Error& error) {

@@ -39,8 +39,10 @@ TypeSet OpDef::types_of(int i) const noexcept {
   return {};
 }
 
-int InferContext::opset() const noexcept { return layer_.opset; }
-const Attributes& InferContext::attributes() const noexcept { return layer_.attributes; }
+int LayerContext::opset() const noexcept { return layer_->opset; }
+const Attributes& LayerContext::attributes() const noexcept { return layer_->attributes; }
+
+void LayerContext::fail(const std::string& message) const { throw Error(code_, message, place_of(stage_, *layer_)); }
 
 DataType InferContext::type(int i) const {
   if (!has_input(i)) fail(fmt::format("input {} is missing", i));
@@ -61,7 +63,7 @@ const Tensor& InferContext::value(int i) const {
   return *input.value;
 }
 
-std::vector<std::int64_t> InferContext::input_ints(int i) const { return to_integers(value(i), layer_, i); }
+std::vector<std::int64_t> InferContext::input_ints(int i) const { return to_integers(value(i), *layer_, i); }
 
 void InferContext::set_type(int i, DataType type) {
   if (has_output(i)) outputs_[i].type = type;
@@ -73,21 +75,14 @@ void InferContext::set_shape(int i, Shape shape) {
   if (has_output(i)) outputs_[i].shape = std::move(shape);
 }
 
-void InferContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidFile, message, place_of("infer", layer_));
-}
-
 bool combines_elements(const Layer& layer) { return layer.attributes.text("reduction", "none") != "none"; }
 
 bool depends_on_elements(const Layer& layer) { return layer.op->compares || combines_elements(layer); }
 
-int KernelContext::opset() const noexcept { return layer_.opset; }
-const Attributes& KernelContext::attributes() const noexcept { return layer_.attributes; }
-
-std::vector<std::int64_t> KernelContext::input_ints(int i) const { return to_integers(input(i), layer_, i); }
+std::vector<std::int64_t> KernelContext::input_ints(int i) const { return to_integers(input(i), *layer_, i); }
 
 SubgraphRunner& KernelContext::runner() const {
-  if (runner_ == nullptr) throw InternalError(fmt::format("layer '{}' needs a sub-graph runner", layer_.name));
+  if (runner_ == nullptr) throw InternalError(fmt::format("layer '{}' needs a sub-graph runner", layer_->name));
   return *runner_;
 }
 
@@ -97,10 +92,6 @@ void run_kernel(KernelContext& context) {
   } catch (const Error& error) {  // attributes do not know whose they are
     throw error.at(place_of("run", context.layer()));
   }
-}
-
-void KernelContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidArgument, message, place_of("run", layer_));
 }
 
 }  // namespace ulpscope

@@ -151,8 +151,34 @@ ErrorPlace place_of(std::string_view stage, const Layer& layer);
 /// before stays, the rest is found at run time. No operator catches it.
 struct NotKnownYet {};
 
-/// What `OpDef::infer` sees. REQUIRES: set the type of every output before asking for a shape or a value.
-class InferContext {
+/// What is said about one layer, whoever asks.
+class LayerContext {
+ public:
+  const Layer& layer() const noexcept { return *layer_; }
+  int opset() const noexcept;
+  const class Attributes& attributes() const noexcept;
+
+  /// Throws Error with the layer's name in front.
+  [[noreturn]] void fail(const std::string& message) const;
+  template <typename... T>
+    requires(sizeof...(T) > 0)
+  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    fail(fmt::format(text, std::forward<T>(values)...));
+  }
+
+ protected:
+  /// `stage` and `code`: of errors.
+  LayerContext(const Layer* layer, const char* stage, ErrorCode code) : layer_(layer), stage_(stage), code_(code) {}
+  const Layer* layer_;
+
+ private:
+  const char* stage_;
+  ErrorCode code_;
+};
+
+/// What `OpDef::infer` sees. Output 0 has the type of input 0 unless the operator says another (sub-graphs say their
+/// own). REQUIRES: set the type of every other output before asking for a shape or a value. Its errors are of the file.
+class InferContext : public LayerContext {
  public:
   struct Input {
     bool present = false;
@@ -168,11 +194,7 @@ class InferContext {
   };
 
   InferContext(const Layer& layer, std::span<const Input> inputs, std::span<Output> outputs)
-      : layer_(layer), inputs_(inputs), outputs_(outputs) {}
-
-  const Layer& layer() const noexcept { return layer_; }
-  int opset() const noexcept;
-  const class Attributes& attributes() const noexcept;
+      : LayerContext(&layer, "infer", ErrorCode::kInvalidFile), inputs_(inputs), outputs_(outputs) {}
 
   int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
   int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
@@ -201,16 +223,7 @@ class InferContext {
     set_shape(i, std::move(shape));
   }
 
-  /// Throws Error(kInvalidFile) with the layer's name in front.
-  [[noreturn]] void fail(const std::string& message) const;
-  template <typename... T>
-    requires(sizeof...(T) > 0)
-  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
-    fail(fmt::format(text, std::forward<T>(values)...));
-  }
-
  private:
-  const Layer& layer_;
   std::span<const Input> inputs_;
   std::span<Output> outputs_;
 };
@@ -224,22 +237,20 @@ class SubgraphRunner {
   virtual std::vector<Tensor> run(std::string_view attribute, std::span<const Tensor> inputs) = 0;
 };
 
-/// What `OpDef::run` sees. All tensors are dense and row-major, in physical types.
-class KernelContext {
+/// What `OpDef::run` sees. All tensors are dense and row-major, in physical types. Its errors are of values (an index,
+/// say) that the kernel found wrong.
+class KernelContext : public LayerContext {
  public:
   KernelContext(const Layer& layer, std::span<const Tensor* const> inputs, std::span<Tensor> outputs,
                 std::span<const DataType> output_types, SubgraphRunner* runner,
                 const Accumulator* accumulator = nullptr)
-      : layer_(layer),
+      : LayerContext(&layer, "run", ErrorCode::kInvalidArgument),
         inputs_(inputs),
         outputs_(outputs),
         output_types_(output_types),
         runner_(runner),
         accumulator_(accumulator) {}
 
-  const Layer& layer() const noexcept { return layer_; }
-  int opset() const noexcept;
-  const class Attributes& attributes() const noexcept;
   int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
   int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
   bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[i] != nullptr; }
@@ -262,16 +273,7 @@ class KernelContext {
   /// What sums of float32 products are added up in; null: in float32.
   const Accumulator* accumulator() const noexcept { return accumulator_; }
 
-  /// Throws Error(kInvalidArgument) with the layer's name in front: values (an index, say) that the kernel found wrong.
-  [[noreturn]] void fail(const std::string& message) const;
-  template <typename... T>
-    requires(sizeof...(T) > 0)
-  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
-    fail(fmt::format(text, std::forward<T>(values)...));
-  }
-
  private:
-  const Layer& layer_;
   std::span<const Tensor* const> inputs_;
   std::span<Tensor> outputs_;
   std::span<const DataType> output_types_;

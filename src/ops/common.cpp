@@ -73,12 +73,10 @@ std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& tar
 }
 
 void infer_same_as_first(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (ctx.has_shape(0)) ctx.set_shape(0, ctx.shape(0));
 }
 
-namespace {
-void set_broadcast_shape(InferContext& ctx) {
+void infer_broadcast(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
     const DataType first = ctx.type(0), other = ctx.type(i);
     if (first != DataType::kUndefined && other != DataType::kUndefined && physical_type(first) != physical_type(other))
@@ -89,16 +87,10 @@ void set_broadcast_shape(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) shape = broadcast_or_fail(ctx, shape, ctx.shape(i));
   ctx.set_shape(0, std::move(shape));
 }
-}  // namespace
-
-void infer_broadcast(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
-  set_broadcast_shape(ctx);
-}
 
 void infer_comparison(InferContext& ctx) {
   ctx.set_type(0, DataType::kBool);
-  set_broadcast_shape(ctx);
+  infer_broadcast(ctx);
 }
 
 void require_type(const InferContext& ctx, int i, DataType type) {

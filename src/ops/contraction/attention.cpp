@@ -52,7 +52,6 @@ AttentionSizes attention_sizes(const Context& ctx) {
 }
 
 void infer_attention(InferContext& ctx) {
-  ctx.set_type(kY, ctx.type(kQ));
   ctx.set_type(kPresentKey, ctx.type(kK));
   ctx.set_type(kPresentValue, ctx.type(kV));
   ctx.set_type(kScores, ctx.type(kQ));
@@ -187,7 +186,6 @@ RotaryLayout rotary_layout(const Context& ctx, const Shape& x, const Shape& cos,
 
 // Inputs: X, cos_cache, sin_cache, position_ids (batch, sequence).
 void infer_rotary_embedding(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   rotary_layout(ctx, ctx.shape(0), ctx.shape(1), ctx.shape(2));
   ctx.set_shape(0, ctx.shape(0));

@@ -114,7 +114,6 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
 }
 
 void infer_einsum(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_inputs(); ++i) require_type_of_first(ctx, {i});
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.shape(i));

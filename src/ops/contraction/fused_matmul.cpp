@@ -39,7 +39,6 @@ MatrixProduct product_of(const Context& ctx, const Shape& a, const Shape& b) {
 }
 
 void infer_fused_matmul(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   ctx.set_shape(0, product_of(ctx, ctx.shape(0), ctx.shape(1)).output());
 }

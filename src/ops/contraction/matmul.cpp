@@ -11,7 +11,6 @@ namespace ulpscope::ops {
 namespace {
 
 void infer_matmul(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   if (ctx.has_shape(0)) ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
@@ -77,7 +76,6 @@ GemmSizes gemm_sizes(const Context& ctx, const Shape& a, const Shape& b) {
 }
 
 void infer_gemm(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   const GemmSizes s = gemm_sizes(ctx, ctx.shape(0), ctx.shape(1));
   const Shape shape{s.m, s.n};
@@ -132,7 +130,6 @@ void adjoint_gemm(AdjointContext& ctx) {
 }
 
 void infer_det(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   if (shape.size() < 2 || shape.back() != shape[shape.size() - 2])
     ctx.fail("expected square matrices, got shape {}", to_string(shape));

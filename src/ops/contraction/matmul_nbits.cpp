@@ -40,7 +40,6 @@ void require_elements(const InferContext& ctx, int input, std::string_view what,
 }
 
 void infer_matmul_nbits(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(kActivations));
   const PackedWeights w = packed_weights(ctx);
   if (ctx.has_input(kGroupIndices))
     fail(ctx.layer(), "g_idx (input 4) is not supported; try a model whose weights are in the order of their groups",

@@ -17,7 +17,6 @@ WindowGeometry geometry_of(const Context& ctx) {
 
 template <bool transposed>
 void infer_conv(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = geometry_of<transposed>(ctx);
   if (ctx.has_input(2) && ctx.shape(2) != Shape{g.out_channels})

@@ -15,7 +15,6 @@ namespace {
 
 // Inputs: X, W, offset (N, offset_group * kernel * rank, o...), B, mask (N, offset_group * kernel, o...).
 void infer_deform_conv(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2, 3, 4});
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
   const std::int64_t groups = ctx.attributes().integer("offset_group", 1);
@@ -196,7 +195,6 @@ BlockPlan block_plan(const Context& ctx) {
 }
 
 void infer_col2im(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const BlockPlan p = block_plan(ctx);
   Shape shape{ctx.shape(0)[0], p.channels};
   shape.insert(shape.end(), p.image.begin(), p.image.end());

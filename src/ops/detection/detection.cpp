@@ -16,7 +16,6 @@ namespace {
 Shape pooled_shape(const Layer& layer) { return layer.attributes.required_ints("pooled_shape"); }
 
 void infer_max_roi_pool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
   const Shape& rois = ctx.shape(1);
@@ -70,7 +69,6 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 26;
 
 // Inputs: X (N, C, H, W), rois (R, 4): x1, y1, x2, y2, batch_indices (R).
 void infer_roi_align(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
   const Shape& rois = ctx.shape(1);

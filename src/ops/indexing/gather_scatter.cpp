@@ -49,7 +49,6 @@ TensorId scatter_slices(AdjointContext& ctx, const Shape& shape, TensorId tuples
 }
 
 void infer_gather(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape &data = ctx.shape(0), &indices = ctx.shape(1);
   const auto axis = static_cast<std::ptrdiff_t>(axis_of(ctx, 0));
   Shape result(data.begin(), data.begin() + axis);
@@ -135,7 +134,6 @@ void adjoint_gather(AdjointContext& ctx) {
 }
 
 void infer_gather_elements(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, ctx.shape(1));
   check_element_indices(ctx, ctx.shape(0), ctx.shape(1), axis_of(ctx, 0));
 }
@@ -180,7 +178,6 @@ GatherLayout gather_layout(const Context& ctx, const Shape& data, const Shape& i
 }
 
 void infer_gather_nd(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape &data = ctx.shape(0), &indices = ctx.shape(1);
   const GatherLayout layout = gather_layout(ctx, data, indices);
   Shape result(indices.begin(), indices.end() - 1);
@@ -232,7 +229,6 @@ void combine(void* target, const void* updates, std::int64_t count) {
 /// Output 0 is as input 0. Fails unless the attribute `reduction` is one that ONNX defines, for elements that it can
 /// combine, and the updates (input 2) have the type of the data.
 void infer_scatter(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {2});
   const std::string name = ctx.attributes().text("reduction", "none");
   if (name != "none" && ctx.type(0) == DataType::kBool) ctx.fail("expected numbers for reduction {}, got bool", name);
@@ -340,7 +336,6 @@ std::size_t written_axis(const Context& ctx) {
 }
 
 void infer_tensor_scatter(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "linear");
   if (mode != "linear" && mode != "circular") ctx.fail("expected mode linear or circular, got '{}'", mode);
   const Shape &cache = ctx.shape(0), &update = ctx.shape(1);

@@ -62,9 +62,8 @@ struct Slices {
   }
 };
 
-/// The type of input 0; the shape is that of the slices which the kernel finds.
+/// The shape is that of the slices which the kernel finds.
 void infer_slices(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (ctx.attributes().has("axis")) axis_of(ctx, 0);
 }
 
@@ -140,7 +139,6 @@ void run_one_hot(KernelContext& ctx) {
 }
 
 void infer_top_k(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, DataType::kInt64);
   Shape shape = ctx.shape(0);
   const std::size_t axis = axis_of(ctx, -1);

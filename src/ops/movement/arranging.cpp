@@ -18,7 +18,6 @@ std::size_t joined_axis(const Context& ctx) {
 }
 
 void infer_concat(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.type(i) != ctx.type(0) && ctx.type(i) != DataType::kUndefined && ctx.type(0) != DataType::kUndefined)
       ctx.fail("input {} has elements of type {}, input 0 of type {}", i, name_of(ctx.type(i)), name_of(ctx.type(0)));
@@ -152,7 +151,6 @@ std::vector<std::int64_t> permutation_of(const Context& ctx, std::int64_t rank) 
 }
 
 void infer_transpose(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (!ctx.has_shape(0)) return;
   const Shape& shape = ctx.shape(0);
   Shape result;
@@ -204,7 +202,6 @@ SpaceBlocks blocks_of(const Context& ctx, bool from_channels) {
 }
 
 void infer_depth_to_space(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const SpaceBlocks b = blocks_of(ctx, true);
   ctx.set_shape(0, {b.n, b.depth, b.height * b.block, b.width * b.block});
 }
@@ -220,7 +217,6 @@ void adjoint_depth_to_space(AdjointContext& ctx) {
 }
 
 void infer_space_to_depth(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const SpaceBlocks b = blocks_of(ctx, false);
   ctx.set_shape(0, {b.n, b.depth * b.block * b.block, b.height, b.width});
 }
@@ -236,7 +232,6 @@ void adjoint_space_to_depth(AdjointContext& ctx) {
 }
 
 void infer_reverse_sequence(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   const std::int64_t batch_axis = ctx.attributes().integer("batch_axis", 1),
                      time_axis = ctx.attributes().integer("time_axis", 0);

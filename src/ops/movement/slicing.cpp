@@ -62,7 +62,6 @@ Selection selection(const Context& ctx) {
 }
 
 void infer_slice(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, selection(ctx).shape);
 }
 
@@ -141,7 +140,6 @@ Pads pads_of(const Context& ctx) {
 }
 
 void infer_pad(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
     ctx.fail("expected mode constant, reflect, edge or wrap, got '{}'", mode);
@@ -314,7 +312,6 @@ Pads pads_of_centered(const Shape& from, const Shape& to) {
 }
 
 void infer_center_crop_pad(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, centered_shape(ctx));
 }
 

@@ -52,12 +52,10 @@ Shape target_shape(const InferContext& ctx) {
 }
 
 void infer_reshape(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (ctx.has_shape(0)) ctx.set_shape(0, target_shape(ctx));
 }
 
 void infer_flatten(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   const std::int64_t rank = ctx.rank(0);
   std::int64_t axis = ctx.attributes().integer("axis", 1);
@@ -68,7 +66,6 @@ void infer_flatten(InferContext& ctx) {
 }
 
 void infer_squeeze(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   std::vector<bool> dropped(shape.size(), false);
   if (const auto axes = attribute_or_input(ctx, "axes", 1)) {
@@ -87,7 +84,6 @@ void infer_squeeze(InferContext& ctx) {
 }
 
 void infer_unsqueeze(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (!ctx.has_shape(0)) return;
   const Shape& shape = ctx.shape(0);
   const auto given = attribute_or_input(ctx, "axes", 1);
@@ -111,7 +107,6 @@ OpDef view_op(OpDef op, Infer infer) {
 }
 
 void infer_expand(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape target = ctx.input_ints(1);
   for (std::int64_t dim : target)
     if (dim < 0) ctx.fail("cannot expand to {}", to_string(target));
@@ -127,7 +122,6 @@ void run_expand(KernelContext& ctx) {
 void adjoint_expand(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
 
 void infer_tile(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   const std::vector<std::int64_t> repeats = ctx.input_ints(1);
   if (repeats.size() != shape.size()) ctx.fail("{} repeats for an input of rank {}", repeats.size(), shape.size());
@@ -217,7 +211,6 @@ void adjoint_where(AdjointContext& ctx) {
 }
 
 void infer_trilu(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   if (ctx.rank(0) < 2) ctx.fail("expected matrices, got shape {}", to_string(ctx.shape(0)));
   ctx.set_shape(0, ctx.shape(0));
 }

@@ -26,7 +26,6 @@ ChannelLayout channel_layout(const Context& ctx, const Shape& shape) {
 }
 
 void infer_batch_normalization(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(kX));
   for (int i = 1; i < 5; ++i) ctx.set_type(i, ctx.type(kMean));
   ctx.set_shape(0, ctx.shape(kX));
   for (int i = 1; i < 5; ++i) ctx.set_shape(i, ctx.shape(kMean));

@@ -53,7 +53,6 @@ DataType stash_type(const InferContext& ctx) {
 
 /// Outputs 1 and 2 have the stash type and the shape of the input with 1 for the axes from `axis` on.
 void infer_layer_normalization(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, stash_type(ctx));
   ctx.set_type(2, stash_type(ctx));
   Shape shape = ctx.shape(0);

@@ -118,7 +118,6 @@ void reduce_losses(const KernelContext& ctx, const std::vector<T>& losses, const
 
 /// Output 0: a scalar, or one loss per target with reduction "none". Inputs: values (N, C, d...), targets (N, d...).
 void infer_loss(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {2});
   const std::string reduction = ctx.attributes().text("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
@@ -161,7 +160,6 @@ void negative_log_likelihood(KernelContext& ctx, const Tensor& log_probabilities
 void run_negative_log_likelihood(KernelContext& ctx) { negative_log_likelihood(ctx, ctx.input(0)); }
 
 void infer_cross_entropy(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, ctx.type(0));
   infer_loss(ctx);
   ctx.set_shape(1, ctx.shape(0));

@@ -110,7 +110,6 @@ std::optional<T> limit(const KernelContext& ctx, int input, std::string_view att
 }
 
 void infer_clip(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   ctx.set_shape(0, ctx.shape(0));
 }

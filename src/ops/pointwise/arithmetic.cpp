@@ -23,7 +23,6 @@ T integer_power(T base, std::int64_t exponent) noexcept {
 }
 
 void infer_pow(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)));
 }
 

@@ -84,7 +84,6 @@ void run_windows(KernelContext& ctx, const Reduce& reduce) {
 
 /// Output 0, and output 1 where there is one, have an element for each window.
 void infer_pool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, DataType::kInt64);
   const Shape shape = pool_geometry(ctx.layer(), ctx.shape(0)).output_shape();
   ctx.set_shape(0, shape);
@@ -250,7 +249,6 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
 
 // Inputs: X, I (int64 indices), output_shape.
 void infer_max_unpool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type(ctx, 1, DataType::kInt64);
   const Shape shape = unpooled_shape(ctx, ctx.shape(0));
   ctx.set_shape(0, ctx.has_input(2) ? ctx.input_ints(2) : shape);
@@ -293,7 +291,6 @@ void run_max_unpool(KernelContext& ctx) {
 
 /// (N, C, d...) to (N, C, 1...).
 void infer_global_pool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   if (shape.size() < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(shape));
   for (std::size_t i = 2; i < shape.size(); ++i) shape[i] = 1;

@@ -14,9 +14,8 @@ namespace {
 
 constexpr std::string_view kMicrosoft = "com.microsoft";
 
-/// The type of input 0 is that of output 0; `scales` are float32, and a zero point, if any, is behind each.
-void infer_bytes(InferContext& ctx, std::initializer_list<int> scales) {
-  ctx.set_type(0, ctx.type(0));
+/// `scales` are float32, and a zero point, if any, is behind each, of the type of input 0.
+void require_byte_types(InferContext& ctx, std::initializer_list<int> scales) {
   for (int i : scales) {
     require_type(ctx, i, DataType::kFloat32);
     require_type_of_first(ctx, {i + 1});
@@ -34,7 +33,7 @@ ByteSign sign_of(const Tensor& bytes) {
 
 // Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
 void infer_byte_arithmetic(InferContext& ctx) {
-  infer_bytes(ctx, {1, 4, 6});
+  require_byte_types(ctx, {1, 4, 6});
   require_type_of_first(ctx, {3});
   ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(3)));
 }
@@ -48,7 +47,7 @@ void run_byte_arithmetic_layer(KernelContext& ctx) {
 
 // Inputs: x, x_scale, x_zero_point, y_scale, y_zero_point.
 void infer_byte_function(InferContext& ctx) {
-  infer_bytes(ctx, {1, 3});
+  require_byte_types(ctx, {1, 3});
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -81,7 +80,7 @@ Shape as_layer_has_it(const Layer& layer, Shape shape) {
 }
 
 void infer_qlinear_global_average_pool(InferContext& ctx) {
-  infer_bytes(ctx, {1, 3});
+  require_byte_types(ctx, {1, 3});
   Shape shape = channels_first(ctx.layer(), ctx.shape(0));
   if (shape.size() < 3) ctx.fail("expected an input of rank 3 or more, got {}", shape.size());
   std::fill(shape.begin() + 2, shape.end(), 1);
@@ -97,7 +96,7 @@ void run_qlinear_global_average_pool(KernelContext& ctx) {
 }
 
 void infer_qlinear_average_pool(InferContext& ctx) {
-  infer_bytes(ctx, {1, 3});
+  require_byte_types(ctx, {1, 3});
   const Shape input = channels_first(ctx.layer(), ctx.shape(0));
   ctx.set_shape(0, as_layer_has_it(ctx.layer(), pool_geometry(ctx.layer(), input).output_shape()));
 }

@@ -131,7 +131,6 @@ OpDef random_row(OpDef op, Infer infer, Run run) {
 }
 
 void infer_dropout(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, ctx.opset() < 10 ? ctx.type(0) : DataType::kBool);
   ctx.set_shape(0, ctx.shape(0));
   ctx.set_shape(1, ctx.shape(0));

@@ -59,7 +59,6 @@ LinearAttentionForm linear_attention_form(const Context& ctx) {
 }
 
 void infer_linear_attention(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(kQuery));
   ctx.set_type(1, ctx.type(ctx.has_input(kPast) ? kPast : kQuery));
   require_type_of_first(ctx, {kKey, kValue, kDecay, kBeta});
   const auto is_double = [&](int i) { return ctx.type(i) == DataType::kFloat64; };

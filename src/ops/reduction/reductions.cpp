@@ -1,7 +1,6 @@
 // ReduceX: one number for each row over some axes; sums are pairwise, integers wrap around.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/division.h"
@@ -36,7 +35,6 @@ std::optional<std::vector<std::int64_t>> axes_of_reduction(const Layer& layer, s
 }
 
 void infer_reduction(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   std::vector<bool> reduced(shape.size(), false);
   for (std::int64_t axis : reduced_axes(ctx)) reduced[static_cast<std::size_t>(axis)] = true;

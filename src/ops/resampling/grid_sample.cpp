@@ -14,7 +14,6 @@ enum class Padding { kZeros, kBorder, kReflection };
 
 // Inputs: X (N, C, d...), grid (N, o..., r), whose last dimension counts from the innermost dimension outwards.
 void infer_grid_sample(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& x = ctx.shape(0);
   const Shape& grid = ctx.shape(1);
   if (x.size() < 3 || x.size() > 5 || grid.size() != x.size() || grid[0] != x[0] ||
@@ -262,7 +261,6 @@ void run_grid_sample(KernelContext& ctx) {
 
 // Inputs: theta (N, 2, 3) or (N, 3, 4), size (N, C, H, W) or (N, C, D, H, W). Output (N, H, W, 2) or (N, D, H, W, 3).
 void infer_affine_grid(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   const Shape& theta = ctx.shape(0);
   const auto size = ctx.input_ints(1);
   const std::int64_t rank = static_cast<std::int64_t>(size.size()) - 2;

@@ -359,7 +359,6 @@ std::vector<ResampleAxis> resize_axes(const Context& ctx) {
 }
 
 void infer_resize(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   resample_options(ctx.layer(), ctx.opset() < 11);
   const Shape shape = resampled_shape(ctx.shape(0), resize_axes(ctx));
   ctx.set_shape(0, shape);
@@ -405,7 +404,6 @@ std::vector<ResampleAxis> upsample_axes(const Context& ctx, const Shape& x, cons
 }
 
 void infer_upsample(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(
       0, resampled_shape(ctx.shape(0), upsample_axes(ctx, ctx.shape(0), ctx.has_input(1) ? &ctx.value(1) : nullptr)));
 }

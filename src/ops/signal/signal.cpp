@@ -208,7 +208,6 @@ DftPlan dft_plan(const Context& ctx) {
 }
 
 void infer_dft(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, dft_plan(ctx).output);
 }
 
@@ -283,7 +282,6 @@ StftPlan stft_plan(const Context& ctx) {
 }
 
 void infer_stft(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {2});
   ctx.set_shape(0, stft_plan(ctx).output);
 }
