@@ -1,10 +1,12 @@
 // A dense, row-major array of one element type.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include "ulpscope/data_type.h"
 #include "ulpscope/export.h"
@@ -100,50 +102,13 @@ class ULPSCOPE_API Tensor {
 
 /// The element type that a C++ type stands for.
 template <typename T>
-constexpr DataType type_of() noexcept;
-template <>
-constexpr DataType type_of<float>() noexcept {
-  return DataType::kFloat32;
-}
-template <>
-constexpr DataType type_of<double>() noexcept {
-  return DataType::kFloat64;
-}
-template <>
-constexpr DataType type_of<std::int8_t>() noexcept {
-  return DataType::kInt8;
-}
-template <>
-constexpr DataType type_of<std::uint8_t>() noexcept {
-  return DataType::kUInt8;
-}
-template <>
-constexpr DataType type_of<std::int16_t>() noexcept {
-  return DataType::kInt16;
-}
-template <>
-constexpr DataType type_of<std::uint16_t>() noexcept {
-  return DataType::kUInt16;
-}
-template <>
-constexpr DataType type_of<std::int32_t>() noexcept {
-  return DataType::kInt32;
-}
-template <>
-constexpr DataType type_of<std::uint32_t>() noexcept {
-  return DataType::kUInt32;
-}
-template <>
-constexpr DataType type_of<std::int64_t>() noexcept {
-  return DataType::kInt64;
-}
-template <>
-constexpr DataType type_of<std::uint64_t>() noexcept {
-  return DataType::kUInt64;
-}
-template <>
-constexpr DataType type_of<bool>() noexcept {
-  return DataType::kBool;
+constexpr DataType type_of() noexcept {
+  if constexpr (std::is_same_v<T, bool>) return DataType::kBool;
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? DataType::kFloat32 : DataType::kFloat64;
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8);
+  // Signed and unsigned in turn, from 8 to 64 bits.
+  return static_cast<DataType>(static_cast<int>(DataType::kInt8) + 2 * (std::bit_width(sizeof(T)) - 1) +
+                               (std::is_unsigned_v<T> ? 1 : 0));
 }
 
 namespace detail {

@@ -266,7 +266,7 @@ std::string array_text(const Tensor& tensor, const ArrayTextOptions& options) {
       shown[axis] = 2 * options.edge_items;
     }
   }
-  return visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  return visit_type(data.type(), [&]<typename T>(T) {
     const T* values = data.data<T>();
     if (tensor.rank() == 0) return scalar_text(values[0], tensor.type());
     const auto text = [&](const T* elements, std::int64_t count) {

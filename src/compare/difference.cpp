@@ -53,7 +53,7 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
 
   Difference result;
   result.absolute = Tensor(type, a.shape());
-  visit_type(type, [&]<typename T>(std::type_identity<T>) {
+  visit_type(type, [&]<typename T>(T) {
     const T* p = x.data<T>();
     const T* q = y.data<T>();
     T* out = result.absolute.data<T>();
@@ -82,8 +82,8 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
       }
     }
   };
-  visit_type(result.absolute.type(), [&]<typename D>(std::type_identity<D>) {
-    visit_type(wide_b.type(), [&]<typename R>(std::type_identity<R>) {
+  visit_type(result.absolute.type(), [&]<typename D>(D) {
+    visit_type(wide_b.type(), [&]<typename R>(R) {
       if (in_f32) {
         divide(result.absolute.data<D>(), wide_b.data<R>(), result.relative.data<float>());
       } else {

@@ -22,7 +22,7 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal = 
 /// Calls function(absolute elements, relative elements) with pointers of their types.
 template <typename Function>
 void visit_elements(const Difference& difference, const Function& function) {
-  visit_type(difference.absolute.type(), [&]<typename A>(std::type_identity<A>) {
+  visit_type(difference.absolute.type(), [&]<typename A>(A) {
     if (difference.relative.type() == DataType::kFloat32)
       function(difference.absolute.data<A>(), difference.relative.data<float>());
     else

@@ -106,7 +106,7 @@ std::optional<Histogram> compute_histogram(const Tensor& tensor, std::optional<s
   for (std::size_t i = 0; i < 10; ++i)
     if (!(histogram.edges[i] < histogram.edges[i + 1])) return std::nullopt;
   const Tensor data = widen(tensor);
-  visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  visit_type(data.type(), [&]<typename T>(T) {
     const auto count = static_cast<std::size_t>(data.size());
     const double width = width_of(data.data<T>(), count, first, last, own_range, in);
     count_into(histogram, data.data<T>(), count, first, last, width, in);

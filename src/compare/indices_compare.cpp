@@ -55,8 +55,8 @@ bool match_indices(const Tensor& a, const Tensor& b, std::int64_t tolerance, boo
   const Tensor first = widen(a), second = widen(b);
   const std::int64_t length = a.shape().back();
   bool passed = true;
-  visit_type(first.type(), [&]<typename A>(std::type_identity<A>) {
-    visit_type(second.type(), [&]<typename B>(std::type_identity<B>) {
+  visit_type(first.type(), [&]<typename A>(A) {
+    visit_type(second.type(), [&]<typename B>(B) {
       for (std::int64_t begin = 0; begin < a.size(); begin += length) {
         passed = match_row(first.data<A>() + begin, second.data<B>() + begin, length, tolerance, fail_fast) && passed;
         if (fail_fast && !passed) return;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <span>
 
@@ -461,7 +460,7 @@ NonFinite count_non_finite(const Tensor& golden, const Tensor& candidate) {
 bool all_finite(const Tensor& tensor) {
   if (!is_floating(tensor.type())) return true;
   const Tensor wide = widen(tensor);
-  return visit_type(wide.type(), [&]<typename T>(std::type_identity<T>) {
+  return visit_type(wide.type(), [&]<typename T>(T) {
     if constexpr (std::is_floating_point_v<T>) {
       const T* x = wide.data<T>();
       // x * 0 is NaN exactly for what is not finite.

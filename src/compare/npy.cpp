@@ -87,8 +87,7 @@ Header parse_header(std::string_view text, std::string_view where) {
   if (!json.is_object())
     fail(where,
          "malformed header of an .npy file: expected {'descr': type, 'fortran_order': True or False, 'shape': "
-         "dimensions}, "
-         "got " +
+         "dimensions}, got " +
              std::string(text.substr(0, 80)));
   for (const auto& [key, value] : json.items())
     if (key != "descr" && key != "fortran_order" && key != "shape")

@@ -28,7 +28,7 @@ Tensor top_k_indices(const Tensor& tensor, const TopK& top_k) {
   auto* out = result.data<std::int64_t>();
   const std::int64_t outer = tensor.size() / (length * inner);
   const Tensor data = widen(tensor);
-  visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  visit_type(data.type(), [&]<typename T>(T) {
     std::vector<std::int64_t> order(static_cast<std::size_t>(length));
     for (std::int64_t o = 0; o < outer; ++o) {
       for (std::int64_t i = 0; i < inner; ++i) {

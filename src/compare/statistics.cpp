@@ -220,7 +220,7 @@ Statistics compute_statistics(const Tensor& tensor) {
     return result;
   }
   const Tensor data = countable(tensor);
-  visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  visit_type(data.type(), [&]<typename T>(T) {
     if constexpr (!std::is_same_v<T, bool>) {
       const T* values = data.data<T>();
       const auto count = static_cast<std::size_t>(data.size());
@@ -266,7 +266,7 @@ std::string to_string(const Statistics& s, bool is_empty) {
 
 float mean_f32(const Tensor& tensor) {
   const Tensor data = widen(tensor);
-  return visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  return visit_type(data.type(), [&]<typename T>(T) {
     const T* values = data.data<T>();
     const std::size_t chunk =
         tensor.type() == DataType::kFloat32 || tensor.type() == DataType::kBFloat16 ? 0 : kCastBuffer;
@@ -281,7 +281,7 @@ template <typename Function>
 double order_statistic(const Tensor& tensor, double when_empty, const Function& function) {
   if (tensor.size() == 0) return when_empty;
   const Tensor data = countable(tensor);
-  return visit_type(data.type(), [&]<typename T>(std::type_identity<T>) -> double {
+  return visit_type(data.type(), [&]<typename T>(T) -> double {
     if constexpr (std::is_same_v<T, bool>) {
       return 0;
     } else {

@@ -27,7 +27,7 @@ NonFinitePositions find_non_finite(const Tensor& tensor) {
     if (seen > kShownPositions) return;
     positions += seen == kShownPositions ? " ..." : fmt::format("{}{}", positions.empty() ? "" : " ", index);
   };
-  visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
+  visit_type(data.type(), [&]<typename T>(T) {
     if constexpr (std::is_floating_point_v<T>) {
       const T* values = data.data<T>();
       for (std::int64_t i = 0; i < data.size(); ++i) {

@@ -1,16 +1,15 @@
 #include "formats/convert.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "core/element_types.h"
+#include "core/messages.h"
 #include "core/vector_clones.h"
 #include "formats/codes.h"
 #include "formats/rounding.h"
-#include "ulpscope/error.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
@@ -129,37 +128,10 @@ ULPSCOPE_VECTOR_CLONES void compare_with_zero(const From* source, std::uint8_t* 
 /// Calls `function` with a value-initialized object of the storage type of `type`.
 template <typename Function>
 void with_storage(DataType type, Function&& function) {
-  switch (type) {
-    case DataType::kFloat32:
-      return function(float{});
-    case DataType::kFloat64:
-      return function(double{});
-    case DataType::kFloat16:
-      return function(F16{});
-    case DataType::kBFloat16:
-      return function(BF16{});
-    case DataType::kInt8:
-      return function(std::int8_t{});
-    case DataType::kUInt8:
-      return function(std::uint8_t{});
-    case DataType::kInt16:
-      return function(std::int16_t{});
-    case DataType::kUInt16:
-      return function(std::uint16_t{});
-    case DataType::kInt32:
-      return function(std::int32_t{});
-    case DataType::kUInt32:
-      return function(std::uint32_t{});
-    case DataType::kInt64:
-      return function(std::int64_t{});
-    case DataType::kUInt64:
-      return function(std::uint64_t{});
-    case DataType::kBool:
-      return function(bool{});
-    default:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("conversion of elements of type {} is not supported", name_of(type)));
-  }
+  if (type == DataType::kFloat16) return function(F16{});
+  if (type == DataType::kBFloat16) return function(BF16{});
+  if (!visit_type(AllTypes{}, type, function))
+    throw unsupported("conversion of elements of type {} is not supported", name_of(type));
 }
 
 /// A piece of an array on its way, in the type that holds its values.

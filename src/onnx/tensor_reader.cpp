@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/element_types.h"
 #include "core/memory.h"
 #include "core/messages.h"
 #include "formats/coded_elements.h"
@@ -41,41 +42,20 @@ const NumericFormat* packed_format(DataType type) {
 }
 
 /// Elements that are stored as varints: integers of every width, the bits of narrow floats, booleans.
-template <typename T, typename Next>
-void store(Tensor& tensor, Next&& next) {
-  T* out = static_cast<T*>(tensor.raw());
-  for (std::int64_t i = 0; i < tensor.size(); ++i) {
-    if constexpr (std::is_same_v<T, bool>)
-      out[i] = next() != 0;
-    else
-      out[i] = static_cast<T>(next());
-  }
-}
-
 template <typename Next>
 void store_integers(Tensor& tensor, Next&& next) {
-  switch (tensor.type()) {
-    case DataType::kBool:
-      return store<bool>(tensor, next);
-    case DataType::kInt8:
-      return store<std::int8_t>(tensor, next);
-    case DataType::kUInt8:
-      return store<std::uint8_t>(tensor, next);
-    case DataType::kInt16:
-      return store<std::int16_t>(tensor, next);
-    case DataType::kUInt16:
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-      return store<std::uint16_t>(tensor, next);
-    case DataType::kInt32:
-      return store<std::int32_t>(tensor, next);
-    case DataType::kUInt32:
-      return store<std::uint32_t>(tensor, next);
-    case DataType::kInt64:
-      return store<std::int64_t>(tensor, next);
-    default:
-      return is_storage_only(tensor.type()) ? store<std::uint8_t>(tensor, next) : store<std::uint64_t>(tensor, next);
-  }
+  const DataType type = tensor.type();
+  const bool is_narrow = type == DataType::kFloat16 || type == DataType::kBFloat16;
+  const DataType held = is_narrow ? DataType::kUInt16 : is_storage_only(type) ? DataType::kUInt8 : type;
+  visit_type(AllTypes{}, held, [&]<typename T>(T) {
+    T* out = static_cast<T*>(tensor.raw());
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      if constexpr (std::is_same_v<T, bool>)
+        out[i] = next() != 0;
+      else
+        out[i] = static_cast<T>(next());
+    }
+  });
 }
 
 /// The field of TensorProto that has the elements of a type when they are not raw.

@@ -1,10 +1,9 @@
 // What many operators need: type dispatch, axes, broadcasting.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
+#include "core/element_types.h"
 #include "graph/network.h"
 #include "graph/op.h"
 #include "ulpscope/error.h"
@@ -24,20 +23,13 @@ OpDef fixed_op(OpDef op, Infer infer, Run run, Adjoint adjoint = nullptr);
 /// The same with PrecisionRule::kMovement and OpKind::kMovement.
 OpDef movement_op(OpDef op, Infer infer, Run run, Adjoint adjoint = nullptr);
 
-template <typename T, typename... Ts>
-struct TypeList {
-  using First = T;
-};
 using FloatTypes = TypeList<float, double>;
-using SignedTypes = TypeList<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
 using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
                               std::int64_t, std::uint64_t>;
 using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                               std::uint32_t, std::int64_t, std::uint64_t>;
 /// What ONNX lets sums and products take.
 using WideTypes = TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
-using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
-                          std::uint32_t, std::int64_t, std::uint64_t, bool>;
 
 template <typename... Ts>
 constexpr TypeSet set_of(TypeList<Ts...>) {
@@ -47,9 +39,8 @@ constexpr TypeSet set_of(TypeList<Ts...>) {
 /// Calls function(T{}) for the C++ type T in the list that holds elements of the physical type `type`; fails, naming
 /// the layer, when the list has none (OpDef::types keeps such types out).
 template <typename... Ts, typename Function>
-void with_type(TypeList<Ts...>, const KernelContext& ctx, DataType type, Function&& function) {
-  const bool found = ((type_of<Ts>() == type ? (function(Ts{}), true) : false) || ...);
-  if (!found) ctx.fail("has no kernel for elements of type {}", name_of(type));
+void with_type(TypeList<Ts...> types, const KernelContext& ctx, DataType type, Function&& function) {
+  if (!visit_type(types, type, function)) ctx.fail("has no kernel for elements of type {}", name_of(type));
 }
 
 /// Throws Error with the layer's name: attributes or shapes do not fit.
@@ -95,9 +86,9 @@ std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& tar
 /// Row-major strides in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape);
 
-/// Outputs 0 has the type and the shape of input 0.
+/// Output 0 has the shape of input 0.
 void infer_same_as_first(InferContext& ctx);
-/// Output 0 has the type of input 0 and the broadcast shape of all inputs.
+/// Output 0 has the broadcast shape of all inputs, which have one type.
 void infer_broadcast(InferContext& ctx);
 /// As infer_broadcast, with type bool.
 void infer_comparison(InferContext& ctx);

@@ -6,44 +6,22 @@
 #include <cmath>
 
 #include "backend/cuda/program_source.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 
 std::string type_code(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return "float";
-    case DataType::kFloat16:
-      return "f16";
-    case DataType::kBFloat16:
-      return "bf16";
-    case DataType::kFloat8E4M3:
-      return "e4m3";
-    case DataType::kInt8:
-      return "i8";
-    case DataType::kUInt8:
-      return "u8";
-    case DataType::kInt16:
-      return "i16";
-    case DataType::kUInt16:
-      return "u16";
-    case DataType::kInt32:
-      return "i32";
-    case DataType::kUInt32:
-      return "u32";
-    case DataType::kInt64:
-      return "i64";
-    case DataType::kUInt64:
-      return "u64";
-    case DataType::kBool:
-      return "boolean";
-    default:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[build] backend 'cuda': expected elements of a float, integer or bool type, got {}; try "
-                              "the backend 'cpu'",
-                              name_of(type)));
-  }
+  using T = DataType;
+  constexpr std::pair<T, std::string_view> kCodes[] = {
+      {T::kFloat32, "float"}, {T::kFloat16, "f16"}, {T::kBFloat16, "bf16"}, {T::kFloat8E4M3, "e4m3"},
+      {T::kInt8, "i8"},       {T::kUInt8, "u8"},    {T::kInt16, "i16"},     {T::kUInt16, "u16"},
+      {T::kInt32, "i32"},     {T::kUInt32, "u32"},  {T::kInt64, "i64"},     {T::kUInt64, "u64"},
+      {T::kBool, "boolean"}};
+  for (const auto& [known, code] : kCodes)
+    if (known == type) return std::string(code);
+  throw unsupported(
+      "[build] backend 'cuda': expected elements of a float, integer or bool type, got {}; try the backend 'cpu'",
+      name_of(type));
 }
 
 std::string literal(float value) {
@@ -66,10 +44,8 @@ std::string rounded_code(Rounding rounding, const std::string& value, DataType t
     case Rounding::kTF32:
       return type == DataType::kFloat16 || type == DataType::kBFloat16 ? value : fmt::format("round_tf32({})", value);
   }
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("[build] backend 'cuda': expected rounding to fp16, bf16 or tf32, got {}{}; try the backend "
-                          "'cpu'",
-                          format_of(format_of(rounding)).name, saturates(rounding) ? " with saturation" : ""));
+  throw unsupported("[build] backend 'cuda': expected rounding to fp16, bf16 or tf32, got {}{}; try the backend 'cpu'",
+                    format_of(format_of(rounding)).name, saturates(rounding) ? " with saturation" : "");
 }
 
 std::string sum_of_strides(std::span<const std::int64_t> strides, std::span<const std::string> index) {

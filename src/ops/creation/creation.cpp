@@ -82,18 +82,9 @@ std::int64_t count_of(const InferContext& ctx) {
   }
 }
 
-template <typename... Ts>
-std::optional<std::int64_t> count_of_type(TypeList<Ts...>, const InferContext& ctx, DataType type) {
-  std::optional<std::int64_t> result;
-  ((type_of<Ts>() == type ? static_cast<void>(result = count_of<Ts>(ctx)) : void()), ...);
-  return result;
-}
-
 void infer_range(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
-  const auto count = count_of_type(RangeTypes{}, ctx, ctx.value(0).type());
-  if (!count) ctx.fail("cannot count in {}", name_of(ctx.type(0)));
-  ctx.set_shape(0, {*count});
+  if (!visit_type(RangeTypes{}, ctx.value(0).type(), [&]<typename T>(T) { ctx.set_shape(0, {count_of<T>(ctx)}); }))
+    ctx.fail("cannot count in {}", name_of(ctx.type(0)));
 }
 
 void run_range(KernelContext& ctx) {
