@@ -89,7 +89,7 @@ std::string program_help() {
                      "Finds out which layers of a neural network need more precision, and why.\n\n"
                      "options:\n  -h, --help              show this help message and exit\n"
                      "  -v, --version           show the version and exit\n\nTools:\n";
-  for (const ToolEntry& entry : tools()) text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
+  for (const ToolEntry& entry : tools()) text += fmt::format("  {:<24}{}\n", entry.name, entry.summary);
   return text +
          "\n`ulpscope TOOL --help` shows the options of a tool. Where to begin:\n"
          "    ulpscope precision search MODEL.onnx --fp16 --load-inputs SAMPLES.npz\n";
@@ -100,7 +100,7 @@ std::string group_help(const std::string& group) {
   std::string text;
   for (const ToolEntry& entry : tools())
     if (std::string_view(entry.name).starts_with(group + " "))
-      text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
+      text += fmt::format("  {:<24}{}\n", entry.name, entry.summary);
   if (text.empty()) return "";
   return fmt::format(
       "usage: ulpscope {} [-h] TOOL ...\n\nTools:\n{}\n`ulpscope {} TOOL --help` shows the options of a tool.\n", group,
@@ -217,7 +217,8 @@ int run_program(const std::vector<std::string>& words) {
     if (used == 0) continue;
     const std::unique_ptr<Tool> tool = entry.make();
     LoggingArgs logging;
-    OptionTable table("ulpscope " + tool->name(), tool->description());
+    tool->name = entry.name;
+    OptionTable table("ulpscope " + tool->name, entry.summary + tool->description());
     logging.declare(table);
     tool->declare(table);
     try {

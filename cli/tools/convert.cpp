@@ -28,7 +28,6 @@
 #include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/calibrate.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -38,10 +37,8 @@ constexpr double kLargeError = 0.1;
 
 class ConvertTool : public Tool {
  public:
-  std::string name() const override { return "convert"; }
-  std::string summary() const override { return "Write the strongly typed mixed-precision model."; }
   std::string description() const override {
-    return summary() + R"(
+    return R"(
 
     ulpscope convert model.onnx --fp16 --keep Softmax /encoder/Add_3 -o typed.onnx
 

@@ -24,13 +24,8 @@ namespace {
 
 class DebugPrecisionTool : public Tool {
  public:
-  std::string name() const override { return "debug precision"; }
-  std::string summary() const override {
-    return "Find the first or last N layers to keep in higher precision, judged by a command.";
-  }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope debug precision MODEL --fp16 [options...] --check COMMAND...\n\n"
+    return "\n\n    ulpscope debug precision MODEL --fp16 [options...] --check COMMAND...\n\n"
            "Every try marks some layers, writes the engine (polygraphy_debug.engine) and runs the command, which may\n"
            "be anything, such as `ulpscope run polygraphy_debug.engine --trt --load-outputs golden.json`. With "
            "--golden\n"
@@ -53,7 +48,7 @@ class DebugPrecisionTool : public Tool {
     } else if (args_.check.command.empty()) {
       log(kStartLevel, "Starting interactive debugging session since no `--check` command was provided");
     }
-    log(kStartLevel, fmt::format("Using {} as higher precision", tensorrt_type_name(higher_)));
+    log(kStartLevel, fmt::format("Using DataType.{} as higher precision", tensorrt_name_of(higher_)));
     markable_ = trials_ ? markable_layers(*trials_->specialization()) : markable_layers(*setup_.network);
 
     DebugIterations iterations(args_.artifacts, args_.iteration, /*writes_artifact=*/!trials_);

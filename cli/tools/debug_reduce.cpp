@@ -57,11 +57,8 @@ PerName<T> for_all(const PerName<T>& values) {
 
 class DebugReduceTool : public Tool {
  public:
-  std::string name() const override { return "debug reduce"; }
-  std::string summary() const override { return "Reduce a model to the smallest part that still fails."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope debug reduce MODEL --fp16 -o reduced.onnx [options...]\n"
+    return "\n\n    ulpscope debug reduce MODEL --fp16 -o reduced.onnx [options...]\n"
            "    ulpscope debug reduce MODEL -o reduced.onnx [options...] --check COMMAND...\n\n"
            "With a precision and without --check, parts are judged here: by what they give in the lowest precisions\n"
            "for the values that the whole model has in float32, against those of its next tensors. The inputs of what\n"

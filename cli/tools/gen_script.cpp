@@ -1,6 +1,5 @@
 #include "tools/gen_script.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "core/messages.h"

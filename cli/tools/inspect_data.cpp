@@ -171,11 +171,8 @@ void show_accuracy(const std::vector<SavedComparison>& comparisons, const Inspec
 
 class InspectDataTool : public Tool {
  public:
-  std::string name() const override { return "inspect data"; }
-  std::string summary() const override { return "Show statistics and values of saved inputs and results."; }
   std::string description() const override {
-    return summary() +
-           "\n\nReads what --save-inputs and --save-outputs of `run` wrote (also Polygraphy's), a file or a folder of\n"
+    return "\n\nReads what --save-inputs and --save-outputs of `run` wrote (also Polygraphy's), a file or a folder of\n"
            "one file per iteration.";
   }
   void declare(OptionTable& table) override {

@@ -264,11 +264,8 @@ std::string kind_of(const Content& content) {
 
 class InspectDiffTool : public Tool {
  public:
-  std::string name() const override { return "inspect diff"; }
-  std::string summary() const override { return "Show how two engines, sets of layer precisions or results differ."; }
   std::string description() const override {
-    return summary() +
-           "\n\nA and B are both precisions of layers (an engine of --save-engine, a JSON object with a list "
+    return "\n\nA and B are both precisions of layers (an engine of --save-engine, a JSON object with a list "
            "\"layers\" of\n"
            "objects with \"name\", \"precision\" and, if known, \"reason\", such as `inspect model --json` prints, a "
            "JSON\n"

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "compare/results.h"
 #include "console.h"
@@ -15,7 +14,6 @@
 #include "tools/network_setup.h"
 #include "tools/run_engine.h"
 #include "tools/run_options.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -23,11 +21,8 @@ namespace {
 
 class InspectModelTool : public Tool {
  public:
-  std::string name() const override { return "inspect model"; }
-  std::string summary() const override { return "Show what is in a model or engine, layer by layer."; }
   std::string description() const override {
-    return summary() +
-           "\n\nAn ONNX file is shown as it is, in Polygraphy's layout. An engine (MODEL is a plan, or options of the\n"
+    return "\n\nAn ONNX file is shown as it is, in Polygraphy's layout. An engine (MODEL is a plan, or options of the\n"
            "builder such as --fp16 are given, or --convert-to trt) is shown with the precision of each layer, why, "
            "its\n"
            "group and tactic, the estimated time on the target, and memory. Saved inputs, results and answers of\n"

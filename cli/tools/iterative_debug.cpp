@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "compare/results.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "interrupt.h"

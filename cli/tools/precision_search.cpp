@@ -10,7 +10,6 @@
 #include "args/criterion.h"
 #include "args/search.h"
 #include "compare/array_files.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "engine/option_names.h"
@@ -84,11 +83,8 @@ std::filesystem::path place_for(const AnswerFile& file, bool named_by_user) {
 
 class PrecisionSearchTool : public Tool {
  public:
-  std::string name() const override { return "precision search"; }
-  std::string summary() const override { return "Find the layers that need more precision, with reasons."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope precision search MODEL --fp16 --load-inputs FILE... [options...]\n\n"
+    return "\n\n    ulpscope precision search MODEL --fp16 --load-inputs FILE... [options...]\n\n"
            "Predicts how much each layer's rounding moves the outputs, searches the layers to keep in higher "
            "precision\n"
            "with which the network is fastest (--objective: or the fewest, or the cheapest), and checks them on "

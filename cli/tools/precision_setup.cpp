@@ -7,7 +7,6 @@
 
 #include "compare/json_files.h"
 #include "compare/shape_match.h"
-#include "console.h"
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "precision/criterion.h"

@@ -15,7 +15,6 @@
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "precision/marking.h"
-#include "precision/sample_pairs.h"
 #include "precision/strategy.h"
 #include "runtime/engine.h"
 #include "tools/comparing.h"
@@ -46,23 +45,8 @@ class StrategyTool : public Tool {
  public:
   explicit StrategyTool(Kind kind) : kind_(kind) {}
 
-  std::string name() const override {
-    return kind_ == Kind::kBisect   ? "precision bisect"
-           : kind_ == Kind::kLinear ? "precision linear"
-                                    : "precision worst-first";
-  }
-  std::string summary() const override {
-    switch (kind_) {
-      case Kind::kBisect:
-        return "Find the first or last N layers to keep in higher precision, by bisection.";
-      case Kind::kLinear:
-        return "The same, one layer more per try.";
-      default:
-        return "Find layers to keep in higher precision, those whose errors grow most first.";
-    }
-  }
   std::string description() const override {
-    std::string text = summary() + "\n\n    ulpscope " + name() +
+    std::string text = "\n\n    ulpscope " + name +
                        " MODEL --fp16 --golden FILE [options...]\n\n"
                        "Every try runs the network with some layers in higher precision and compares its outputs with "
                        "golden ones.\n";
@@ -181,7 +165,7 @@ class StrategyTool : public Tool {
 
   bool passes(const Attempt& attempt) {
     check_interrupted();
-    const std::string type = tensorrt_type_name(higher_);
+    const std::string type = fmt::format("DataType.{}", tensorrt_name_of(higher_));
     if (attempt.probe) log_info("Checking that a larger number of layers passes as well");
     log_info("Will run layer(s): {} in {} precision", text_of(attempt.layers), type);
     const LogIndent indent;
@@ -263,8 +247,8 @@ class StrategyTool : public Tool {
     const std::string which = kind_ == Kind::kWorstFirst
                                   ? "layers: " + text_of(layers)
                                   : fmt::format("the {} layers", end_of(static_cast<int>(layers.size())));
-    log(kFinishLevel, fmt::format("To achieve acceptable accuracy, try running {} in {} precision", which,
-                                  tensorrt_type_name(higher_)));
+    log(kFinishLevel, fmt::format("To achieve acceptable accuracy, try running {} in DataType.{} precision", which,
+                                  tensorrt_name_of(higher_)));
     {
       const LogIndent indent;
       for (const std::string& node : marked_nodes(*setup_.network, markable_, layers)) log(kFinishLevel, node);

@@ -16,11 +16,8 @@ namespace fs = std::filesystem;
 
 class ReportTool : public Tool {
  public:
-  std::string name() const override { return "report"; }
-  std::string summary() const override { return "Write a page that shows the answer of a search."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope report model.fp16.answer.json -o report.html\n\n"
+    return "\n\n    ulpscope report model.fp16.answer.json -o report.html\n\n"
            "One HTML file that needs no network: the verdict, the whole network by depth, why each kept layer is kept, "
            "a\n"
            "graph of its neighborhood, the error of all trials against their estimated time, and the commands that "

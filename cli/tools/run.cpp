@@ -130,11 +130,8 @@ TensorRTOptions tensorrt_options(const RunOptions& options) {
 
 class RunTool : public Tool {
  public:
-  std::string name() const override { return "run"; }
-  std::string summary() const override { return "Run inference and compare results across backends."; }
   std::string description() const override {
-    return summary() +
-           "\n\nThe typical usage of `run` is:\n\n    ulpscope run MODEL [runners...] [options...]\n\n"
+    return "\n\nThe typical usage of `run` is:\n\n    ulpscope run MODEL [runners...] [options...]\n\n"
            "It runs inference on the model with all the given runners, in the order given, and compares the outputs "
            "of\n"
            "each with those of the next. The exit status is 0 if all agree, 1 if not or if something failed, 2 for a\n"

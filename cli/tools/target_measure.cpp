@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "args/debug.h"
-#include "console.h"
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "interrupt.h"
@@ -37,11 +36,8 @@ namespace {
 
 class TargetMeasureTool : public Tool {
  public:
-  std::string name() const override { return "target measure"; }
-  std::string summary() const override { return "Measure what this machine takes, for --target."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope target measure -o rtx4090.json --backend cuda [MODEL --fp16 --load-inputs FILE...]\n\n"
+    return "\n\n    ulpscope target measure -o rtx4090.json --backend cuda [MODEL --fp16 --load-inputs FILE...]\n\n"
            "Writes the rates of products per precision, the bandwidth and the cost of a launch; with MODEL also the "
            "times\n"
            "of its groups in float32, in each precision that is allowed (default: float16) and in mixtures of both. "

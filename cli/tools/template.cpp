@@ -14,11 +14,6 @@ namespace {
 /// Writes a script.
 class TemplateTool : public Tool {
  public:
-  TemplateTool(std::string name, std::string summary) : name_(std::move(name)), summary_(std::move(summary)) {}
-
-  std::string name() const override { return name_; }
-  std::string summary() const override { return summary_; }
-
   void declare(OptionTable& table) override {
     declare_subject(table);
     table.section("Output", "the script.");
@@ -37,7 +32,7 @@ class TemplateTool : public Tool {
     }
     const WritingFile writing;
     write_file(*output_, text);
-    log_info("Writing {} to {}", name_, *output_);
+    log_info("Writing {} to {}", name, *output_);
     return 0;
   }
 
@@ -46,7 +41,6 @@ class TemplateTool : public Tool {
   virtual void declare_subject(OptionTable& table) = 0;
   virtual std::string script() const = 0;
 
-  std::string name_, summary_;
   std::optional<std::string> output_;
 };
 
@@ -54,8 +48,7 @@ class TemplateTool : public Tool {
 class ModelTemplate : public TemplateTool {
  public:
   using Make = std::string (*)(const std::string& model);
-  ModelTemplate(std::string name, std::string summary, Make make, bool needs_model)
-      : TemplateTool(std::move(name), std::move(summary)), make_(make), needs_model_(needs_model) {}
+  ModelTemplate(Make make, bool needs_model) : make_(make), needs_model_(needs_model) {}
 
  private:
   void declare_subject(OptionTable& table) override {
@@ -72,10 +65,8 @@ class ModelTemplate : public TemplateTool {
 /// The configuration that options of `run` would make.
 class ConfigTemplate : public TemplateTool {
  public:
-  ConfigTemplate() : TemplateTool("template trt-config", "Write a script that makes a builder configuration.") {}
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope template trt-config --fp16 --precision-constraints obey -o config.py\n\n"
+    return "\n\n    ulpscope template trt-config --fp16 --precision-constraints obey -o config.py\n\n"
            "Options for the configuration, as of `run`, are what the script begins with.";
   }
 
@@ -93,15 +84,11 @@ class ConfigTemplate : public TemplateTool {
 }  // namespace
 
 std::unique_ptr<Tool> make_trt_network_template_tool() {
-  return std::make_unique<ModelTemplate>("template trt-network", "Write a script that defines or edits a network.",
-                                         trt_network_template, false);
+  return std::make_unique<ModelTemplate>(trt_network_template, false);
 }
 
 std::unique_ptr<Tool> make_trt_config_template_tool() { return std::make_unique<ConfigTemplate>(); }
 
-std::unique_ptr<Tool> make_onnx_gs_template_tool() {
-  return std::make_unique<ModelTemplate>("template onnx-gs", "Write a script that edits an ONNX model.",
-                                         onnx_gs_template, true);
-}
+std::unique_ptr<Tool> make_onnx_gs_template_tool() { return std::make_unique<ModelTemplate>(onnx_gs_template, true); }
 
 }  // namespace ulpscope::cli

@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "engine/timing_cache.h"

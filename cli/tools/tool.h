@@ -18,12 +18,8 @@ class Tool {
  public:
   virtual ~Tool() = default;
 
-  /// The word on the command line, or two ("template trt-network").
-  virtual std::string name() const = 0;
-  /// One line for the program's help.
-  virtual std::string summary() const = 0;
-  /// For the tool's own help.
-  virtual std::string description() const { return summary(); }
+  /// What the tool's own help says behind its summary.
+  virtual std::string description() const { return ""; }
 
   /// Adds the options, all but those for logging. The tool outlives the table.
   virtual void declare(OptionTable& table) = 0;
@@ -40,6 +36,7 @@ class Tool {
   /// Throws UsageError, Error. Returns the exit status: 0, or 1 when a check failed.
   virtual int run() = 0;
 
+  std::string name;  ///< ToolEntry::name.
   /// The command line that this run came from, for tools that write it down.
   std::string command;
   std::vector<std::string> words;  ///< Of it, behind the program's name.
@@ -65,7 +62,8 @@ std::unique_ptr<Tool> make_trt_config_template_tool();
 std::unique_ptr<Tool> make_onnx_gs_template_tool();
 
 struct ToolEntry {
-  const char* name;
+  const char* name;     ///< The word on the command line, or two ("template trt-network").
+  const char* summary;  ///< One line for the program's help.
   std::unique_ptr<Tool> (*make)();
 };
 

@@ -37,18 +37,14 @@ namespace fs = std::filesystem;
 
 class VerifyTool : public Tool {
  public:
-  std::string name() const override { return "verify"; }
-  std::string summary() const override { return "Check on other data whether an answer of `precision search` holds."; }
   std::string description() const override {
-    return summary() +
-           "\n\n    ulpscope verify model.onnx --answer model.fp16.answer.json --load-inputs fresh.json\n\n"
+    return "\n\n    ulpscope verify model.onnx --answer model.fp16.answer.json --load-inputs fresh.json\n\n"
            "Runs the model in the precisions of the answer and holds its outputs against those of the model in "
            "float32,\n"
            "with the tolerance of the search. With another --runner, the typed model and the one in float32 run there, "
            "and\n"
            "the real error is shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if "
-           "it does not, 2 for "
-           "a\n"
+           "it does not, 2 for a\n"
            "command line that does not fit, 3 for a defect of ulpscope, and 4 if nothing could be judged: a file, a\n"
            "runner or the disk failed.";
   }

@@ -60,19 +60,4 @@ std::vector<std::string> marked_nodes(const Network& network, const IdMap<LayerI
   return result;
 }
 
-std::string tensorrt_type_name(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return "DataType.FLOAT";
-    case DataType::kFloat16:
-      return "DataType.HALF";
-    case DataType::kBFloat16:
-      return "DataType.BF16";
-    case DataType::kInt8:
-      return "DataType.INT8";
-    default:
-      return "DataType." + std::string(name_of(type));
-  }
-}
-
 }  // namespace ulpscope

@@ -26,7 +26,4 @@ Requests mark_layers(const Network& network, const IdMap<LayerId, char>& markabl
 std::vector<std::string> marked_nodes(const Network& network, const IdMap<LayerId, char>& markable,
                                       std::span<const int> layers);
 
-/// "DataType.FLOAT", as TensorRT's Python names types.
-std::string tensorrt_type_name(DataType type);
-
 }  // namespace ulpscope
