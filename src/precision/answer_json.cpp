@@ -125,18 +125,6 @@ Json from_change(const std::vector<ScaleEdit>& edits) {
   return result;
 }
 
-Json from_repair(const Repair& repair) {
-  Json result = {{"kind", kind_of(repair)}, {"name", repair.name}, {"limit", from_double(0)}, {"text", repair.text}};
-  if (!std::isnan(repair.used_after))
-    result["used"] = {from_double(repair.used_before), from_double(repair.used_after)};
-  std::visit(
-      [&](const auto& change) {
-        change.visit(change, [&](const char* key, const auto& value) { result[key] = from_change(value); });
-      },
-      repair.change);
-  return result;
-}
-
 ScaleEdit to_edit(const Reader& reader) {
   ScaleEdit edit;
   edit.kind = json::to_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
@@ -161,21 +149,6 @@ void to_change(const Reader& reader, std::vector<std::int8_t>& exponents) {
 }
 void to_change(const Reader& reader, std::vector<ScaleEdit>& edits) {
   reader.each([&](const Reader& each) { edits.push_back(to_edit(each)); });
-}
-
-Repair to_repair(const Reader& reader) {
-  auto change = change_of_kind(in_current_spelling(reader.at("kind").text()));
-  if (!change) reader.at("kind").fail(fmt::format("one of {}", fmt::join(repair_kinds(), ", ")));
-  std::visit(
-      [&](auto& each) { each.visit(each, [&](const char* key, auto& value) { to_change(reader.at(key), value); }); },
-      *change);
-  Repair repair{reader.at("name").text(), std::move(*change), reader.at("text").text()};
-  if (reader.has("used")) {
-    const auto used = json::to_reals(reader.at("used"), 2, "two shares of the tolerance, before and after");
-    repair.used_before = used[0];
-    repair.used_after = used[1];
-  }
-  return repair;
 }
 
 /// The names of layers that the rest of the file numbers, in the network's order.
@@ -262,7 +235,7 @@ Json from_answer(const AnswerFile& file) {
   const Answer& answer = file.answer;
   Json layers = Json::array(), repairs = Json::array(), trials = Json::array();
   for (const KeptLayer& layer : answer.kept) layers.push_back(from_layer(layer));
-  for (const Repair& repair : answer.repairs) repairs.push_back(from_repair(repair));
+  for (const Repair& repair : answer.repairs) repairs.push_back(json::from_repair(repair));
   const std::vector<std::string> names = layer_names(answer);
   json::TrialCoder coder(names);
   Json sensitivities = from_sensitivities(answer, coder), network = json::from_network(answer, coder);
@@ -392,6 +365,37 @@ void read_figures(const Reader& reader, Answer& answer) {
 
 }  // namespace
 
+namespace json {
+
+Json from_repair(const Repair& repair) {
+  Json result = {{"kind", kind_of(repair)}, {"name", repair.name}, {"limit", from_double(0)}, {"text", repair.text}};
+  if (!std::isnan(repair.used_after))
+    result["used"] = {from_double(repair.used_before), from_double(repair.used_after)};
+  std::visit(
+      [&](const auto& change) {
+        change.visit(change, [&](const char* key, const auto& value) { result[key] = from_change(value); });
+      },
+      repair.change);
+  return result;
+}
+
+Repair to_repair(const Reader& reader) {
+  auto change = change_of_kind(in_current_spelling(reader.at("kind").text()));
+  if (!change) reader.at("kind").fail(fmt::format("one of {}", fmt::join(repair_kinds(), ", ")));
+  std::visit(
+      [&](auto& each) { each.visit(each, [&](const char* key, auto& value) { to_change(reader.at(key), value); }); },
+      *change);
+  Repair repair{reader.at("name").text(), std::move(*change), reader.at("text").text()};
+  if (reader.has("used")) {
+    const auto used = json::to_reals(reader.at("used"), 2, "two shares of the tolerance, before and after");
+    repair.used_before = used[0];
+    repair.used_after = used[1];
+  }
+  return repair;
+}
+
+}  // namespace json
+
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[static_cast<std::size_t>(kind)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
@@ -459,7 +463,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });
   answer.following = json::to_texts(reader.at("following"));
-  reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(to_repair(each)); });
+  reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(json::to_repair(each)); });
   read_figures(reader, answer);
   json::read_lowest(reader, answer);
   json::read_bits(reader, answer);

@@ -1,4 +1,4 @@
-// Parts of an answer in its file: the network as columns, the bits of its weights, what chose the scales of blocks.
+// Parts of an answer in its file: repairs, the network as columns, the bits of its weights, what chose block scales.
 #pragma once
 
 #include "precision/json_values.h"
@@ -10,6 +10,10 @@ namespace ulpscope::json {
 Json from_network(const Answer& answer, TrialCoder& coder);
 /// Throws Error(kInvalidFile) naming the key: columns of different lengths, a layer that reads itself or a later one.
 void read_network(const Reader& reader, const TrialCoder& coder, Answer& answer);
+
+Json from_repair(const Repair& repair);
+/// Throws Error(kInvalidFile) naming the key.
+Repair to_repair(const Reader& reader);
 
 /// Null where the answer has none.
 Json from_bits(const Answer& answer);

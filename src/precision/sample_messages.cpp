@@ -4,12 +4,14 @@
 
 #include "compare/tensor_map.h"
 #include "core/messages.h"
-#include "graph/repair.h"
+#include "precision/answer_parts.h"
 #include "runners/message.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
+
+using json::Json;
 
 constexpr std::uint64_t kAligned = 64;
 
@@ -37,25 +39,14 @@ std::span<const T> elements(const Value& value, DataType type) {
 
 std::span<const std::uint8_t> bytes_in(const Value& value) { return elements<std::uint8_t>(value, DataType::kUInt8); }
 
-Value value_of_change(double value) { return value; }
-Value value_of_change(const std::vector<std::int8_t>& exponents) { return bytes_of<std::int8_t>(exponents); }
-Value value_of_change(const std::vector<ScaleEdit>& edits) {
-  Value::Array result;
-  for (const ScaleEdit& each : edits)
-    result.emplace_back(Value::Array{static_cast<int>(each.kind), each.name, each.input, each.exponent});
-  return result;
-}
+/// As MessagePack that has the bits of all numbers, and names of any bytes.
+Value packed(const Json& json) { return bytes_of<std::uint8_t>(Json::to_msgpack(json)); }
 
-void read_change(const Value& value, double& number) { number = value.real(); }
-void read_change(const Value& value, int& number) { number = static_cast<int>(value.real()); }
-void read_change(const Value& value, std::vector<std::int8_t>& exponents) {
-  for (const std::uint8_t exponent : bytes_in(value)) exponents.push_back(static_cast<std::int8_t>(exponent));
-}
-void read_change(const Value& value, std::vector<ScaleEdit>& edits) {
-  for (const Value& edit : value.array()) {
-    const auto& parts = edit.array();
-    edits.push_back({static_cast<ScaleEdit::Kind>(parts.at(0).integer()), parts.at(1).text(),
-                     static_cast<int>(parts.at(2).integer()), static_cast<int>(parts.at(3).integer())});
+Json unpacked(const Value& value) {
+  try {
+    return Json::from_msgpack(bytes_in(value));
+  } catch (const Json::exception&) {
+    fail_message("a part of an answer");
   }
 }
 
@@ -117,35 +108,11 @@ Assignment assignment_from(const Value& value) {
   return result;
 }
 
-Value value_of(const Judgement& judgement) {
-  // In a tensor: MessagePack makes an integer of -0.
-  std::vector<double> numbers{judgement.used, judgement.value};
-  Value::Array outputs;
-  for (const auto& each : judgement.outputs) {
-    outputs.emplace_back(Value::Array{each.output, each.sample});
-    numbers.insert(numbers.end(), {each.used, each.value});
-  }
-  return Value::Map{{"numbers", Tensor::of<double>({std::ssize(numbers)}, numbers)},
-                    {"output", judgement.worst_output},
-                    {"sample", judgement.worst_sample},
-                    {"outputs", std::move(outputs)},
-                    {"problem", judgement.problem}};
-}
+Value value_of(const Judgement& judgement) { return packed(json::from_judgement(judgement)); }
 
 Judgement judgement_from(const Value& value) {
-  Judgement result;
-  const auto numbers = elements<double>(value["numbers"], DataType::kFloat64);
-  const Value::Array& outputs = value["outputs"].array();
-  if (numbers.size() != 2 + 2 * outputs.size()) fail_message("a judgement");
-  result.used = numbers[0];
-  result.value = numbers[1];
-  result.worst_output = value["output"].text();
-  result.worst_sample = static_cast<int>(value["sample"].integer());
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    result.outputs.push_back({outputs[i].array().at(0).text(), numbers[2 + 2 * i], numbers[3 + 2 * i],
-                              static_cast<int>(outputs[i].array().at(1).integer())});
-  result.problem = value["problem"].text();
-  return result;
+  const Json json = unpacked(value);
+  return json::to_judgement({json, "[workers]"});
 }
 
 Value value_of(const SampleEffects& effects) {
@@ -166,25 +133,15 @@ SampleEffects effects_from(const Value& value) {
 }
 
 Value value_of(std::span<const Repair> repairs) {
-  Value::Array result;
-  for (const Repair& repair : repairs) {
-    Value::Map map{{"kind", kind_of(repair)}, {"name", repair.name}};
-    const auto add = [&](const char* key, const auto& value) { map.emplace_back(key, value_of_change(value)); };
-    std::visit([&](const auto& change) { change.visit(change, add); }, repair.change);
-    result.emplace_back(std::move(map));
-  }
-  return result;
+  Json list = Json::array();
+  for (const Repair& repair : repairs) list.push_back(json::from_repair(repair));
+  return packed(list);
 }
 
 std::vector<Repair> repairs_from(const Value& value) {
   std::vector<Repair> result;
-  for (const Value& each : value.array()) {
-    auto change = change_of_kind(each["kind"].text());
-    if (!change) fail_message("a repair");
-    const auto read = [&](const char* key, auto& value) { read_change(each[key], value); };
-    std::visit([&](auto& to) { to.visit(to, read); }, *change);
-    result.push_back({each["name"].text(), std::move(*change)});
-  }
+  const Json list = unpacked(value);
+  json::Reader(list, "[workers]").each([&](const json::Reader& each) { result.push_back(json::to_repair(each)); });
   return result;
 }
 

@@ -29,7 +29,6 @@ Judgement judgement_from(const Value& value);
 Value value_of(const SampleEffects& effects);
 SampleEffects effects_from(const Value& value);
 
-/// What apply_repairs() needs of them.
 Value value_of(std::span<const Repair> repairs);
 std::vector<Repair> repairs_from(const Value& value);
 
