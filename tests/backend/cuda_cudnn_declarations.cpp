@@ -109,15 +109,6 @@ SAME(HeuristicsMode::kFallback, CUDNN_HEUR_MODE_FALLBACK);
 SAME(HeuristicsMode::kA, CUDNN_HEUR_MODE_A);
 
 SAME(NumericalNote::kTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-SAME(NumericalNote::kDownConvertInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
-SAME(NumericalNote::kReducedPrecisionReduction, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
-SAME(NumericalNote::kFft, CUDNN_NUMERICAL_NOTE_FFT);
-SAME(NumericalNote::kNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-SAME(NumericalNote::kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD);
-SAME(NumericalNote::kWinogradTile4x4, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4);
-SAME(NumericalNote::kWinogradTile6x6, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6);
-SAME(NumericalNote::kWinogradTile13x13, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
-SAME(NumericalNote::kStrictNanPropagation, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
 static_assert(CUDNN_NUMERICAL_NOTE_TYPE_COUNT <= kNumericalNotes && CUDNN_KNOB_TYPE_COUNTS <= kKnobs);
 
 /// Results and parameters of the same sizes and kinds: integers (and enumerations) or pointers.

@@ -119,18 +119,8 @@ enum class PointwiseMode : int {
 enum class ConvolutionMode : int { kCrossCorrelation = 1 };
 enum class HeuristicsMode : int { kB = 1, kFallback = 2, kA = 3 };
 
-enum class NumericalNote : int {
-  kTensorCore = 0,
-  kDownConvertInputs = 1,
-  kReducedPrecisionReduction = 2,
-  kFft = 3,
-  kNondeterministic = 4,
-  kWinograd = 5,
-  kWinogradTile4x4 = 6,
-  kWinogradTile6x6 = 7,
-  kWinogradTile13x13 = 8,
-  kStrictNanPropagation = 9,
-};
+/// The one that is looked for.
+enum class NumericalNote : int { kTensorCore = 0 };
 /// More than any version has, for lists that cuDNN fills.
 constexpr std::int64_t kNumericalNotes = 32, kKnobs = 64;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/movement_source.h"
 #include "backend/cuda/placement.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/recurrent_source.h"
@@ -13,6 +14,8 @@
 #include "ops/recurrent/form.h"
 
 namespace ulpscope::cuda {
+
+inline StridedTensor strided(const View& view, const Shape& shape) { return {view.type, shape, view.strides}; }
 
 class Layers : KernelLowering {
  public:

@@ -1,7 +1,6 @@
 // Concat: parts that lie in the whole without gaps are computed where they belong; others are copied.
 
 #include "backend/cuda/layers.h"
-#include "backend/cuda/movement_source.h"
 #include "ops/forms.h"
 #include "ops/reduction/row_magnitudes.h"
 
@@ -49,8 +48,7 @@ bool Layers::lower_magnitudes(const LayerKernel& kernel) {
   const View from = memory_.device_view(kernel.operands[0]);
   const Store& store = kernel.outputs[0];
   const View to = parts_.define_cleared(store);
-  steps_.add(KernelStep{
-      shared(magnitudes_source({from.type, shape(l.inputs[0]), from.strides})), {pointer(from)}, {pointer(to)}});
+  steps_.add_kernel(magnitudes_source(strided(from, shape(l.inputs[0]))), {pointer(from)}, to);
   return true;
 }
 

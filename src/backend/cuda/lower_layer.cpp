@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "backend/cuda/layers.h"
-#include "backend/cuda/movement_source.h"
 #include "backend/cuda/trace.h"
 #include "backend/reference_kernel.h"
+#include "core/messages.h"
 #include "ops/forms.h"
 #include "ops/programs.h"
 #include "ops/window.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -154,10 +153,8 @@ bool Layers::lower_resample(const LayerKernel& kernel) {
       for (const Tensor* table : {&a.index, &a.weight})
         reads.push_back(pointer(memory_.constant_view(*table, table->type())));
     }
-    steps_.add(KernelStep{
-        shared(resample_source(of, result, dimensions, load, rounding)), std::move(reads), {pointer(target)}});
+    steps_.add_kernel(resample_source(of, result, dimensions, load, rounding), std::move(reads), target);
   };
-  const auto strided = [](const View& view, const Shape& dims) { return StridedTensor{view.type, dims, view.strides}; };
   // One axis after the other, the last one first, where that is less work: what the sums are is the same.
   constexpr std::int64_t kLarge = std::int64_t{1} << 18;
   const std::int64_t between = num_elements(output) / output[(*axes)[0].axis] * input[(*axes)[0].axis];
@@ -228,11 +225,9 @@ bool Layers::lower_traced(const LayerKernel& kernel) {
     data.offset += trace.offset;
     const View indices = memory_.constant_view(trace.places, fmt::format("{}|{}", key, o), DataType::kInt64);
     const View stored = memory_.define(store, ops::strides_of(to));
-    steps_.add(
-        KernelStep{shared(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
-                                        {stored.type, to, stored.strides}, 0)),
-                   {pointer(data), pointer(indices)},
-                   {pointer(stored)}});
+    steps_.add_kernel(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
+                                    strided(stored, to), 0),
+                      {pointer(data), pointer(indices)}, stored);
   }
   return true;
 }
@@ -302,10 +297,9 @@ bool Layers::lower_pool(const LayerKernel& kernel) {
                           g.pads_begin};
   const View from = numbers(kernel.operands[0]);
   const View to = memory_.define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
-  steps_.add(KernelStep{shared(pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window,
-                                           g.pads_end, kernel.operands[0].rounding, kernel.outputs[0].rounding)),
-                        {pointer(from)},
-                        {pointer(to)}});
+  steps_.add_kernel(pool_source(strided(from, input), strided(to, output), window, g.pads_end,
+                                kernel.operands[0].rounding, kernel.outputs[0].rounding),
+                    {pointer(from)}, to);
   return true;
 }
 
@@ -410,10 +404,10 @@ void Layers::lower_host(const ProductKernel& kernel) {
   if (lower_repeated(kernel)) return;
   Layer l = layer(kernel.layer);
   if (kernel.elements && kernel.accumulator)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[cuda] layer '{}': products of fp8 are added up as --accumulation says on the CPU alone; "
-                            "try --backend cpu, or leave --accumulation out",
-                            l.name));
+    throw unsupported(
+        "[cuda] layer '{}': products of fp8 are added up as --accumulation says on the CPU alone; try --backend cpu, "
+        "or leave --accumulation out",
+        l.name);
   std::vector<int> inputs;
   for (const Operand& operand : kernel.operands)
     inputs.push_back(operand.tensor == kNone ? -1

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/layers.h"
-#include "backend/cuda/movement_source.h"
 #include "backend/cuda/trace.h"
 #include "backend/reference_kernel.h"
 #include "ops/placing.h"
@@ -48,11 +47,9 @@ bool Layers::lower_gather(const LayerKernel& kernel) {
   steps_.add(HostStep{index_check(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
   const View from = memory_.device_view(kernel.operands[0]), indices = memory_.device_view(kernel.operands[1]);
   const View to = memory_.define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
-  steps_.add(KernelStep{
-      shared(gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
-                           {to.type, shape(l.outputs[0]), to.strides}, *axis)),
-      {pointer(from), pointer(indices)},
-      {pointer(to)}});
+  steps_.add_kernel(gather_source(strided(from, shape(data)), strided(indices, shape(l.inputs[1])),
+                                  strided(to, shape(l.outputs[0])), *axis),
+                    {pointer(from), pointer(indices)}, to);
   return true;
 }
 
@@ -80,10 +77,8 @@ bool Layers::lower_chosen(const LayerKernel& kernel) {
   const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
   Shape flat = slice;
   flat.insert(flat.begin(), num_elements(chosen));
-  steps_.add(KernelStep{shared(gather_source({from.type, flat, ops::strides_of(flat)}, {at.type, rows, at.strides},
-                                             {result.type, to, result.strides}, 0)),
-                        {pointer(from), pointer(at)},
-                        {pointer(result)}});
+  steps_.add_kernel(gather_source({from.type, flat, ops::strides_of(flat)}, strided(at, rows), strided(result, to), 0),
+                    {pointer(from), pointer(at)}, result);
   return true;
 }
 
@@ -105,10 +100,9 @@ bool Layers::lower_placed(const LayerKernel& kernel) {
     reads.push_back(pointer(memory_.constant_view(a.index, DataType::kInt32)));
   }
   const View result = memory_.define(store, strides_in_order_of(shape(input), from.strides, to));
-  steps_.add(KernelStep{shared(place_source({from.type, shape(input), from.strides}, {result.type, to, result.strides},
-                                            axes, placed->fill.cast(result.type))),
-                        std::move(reads),
-                        {pointer(result)}});
+  steps_.add_kernel(
+      place_source(strided(from, shape(input)), strided(result, to), axes, placed->fill.cast(result.type)),
+      std::move(reads), result);
   return true;
 }
 
@@ -148,10 +142,8 @@ bool Layers::lower_merged(const LayerKernel& kernel) {
   const Shape& to = shape(l.outputs[0]);
   const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
   const View &a = views.front(), &b = views.back();
-  steps_.add(KernelStep{shared(merge_source({a.type, shapes.front(), a.strides}, {b.type, shapes.back(), b.strides},
-                                            {result.type, to, result.strides})),
-                        {pointer(at), pointer(a), pointer(b)},
-                        {pointer(result)}});
+  steps_.add_kernel(merge_source(strided(a, shapes.front()), strided(b, shapes.back()), strided(result, to)),
+                    {pointer(at), pointer(a), pointer(b)}, result);
   return true;
 }
 
@@ -169,9 +161,7 @@ bool Layers::lower_where(const LayerKernel& kernel) {
     operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
   }
   const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
-  steps_.add(KernelStep{shared(where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides})),
-                        std::move(reads),
-                        {pointer(result)}});
+  steps_.add_kernel(where_source(operands[0], operands[1], operands[2], strided(result, to)), std::move(reads), result);
   return true;
 }
 
@@ -192,9 +182,7 @@ bool Layers::lower_predicate(const LayerKernel& kernel) {
     load.push_back(missing_rounding(view.type, operand.rounding));
   }
   const View result = memory_.define(kernel.outputs[0], ops::strides_of(to));
-  steps_.add(KernelStep{shared(predicate_source(inputs, load, {result.type, to, result.strides}, *predicate)),
-                        std::move(reads),
-                        {pointer(result)}});
+  steps_.add_kernel(predicate_source(inputs, load, strided(result, to), *predicate), std::move(reads), result);
   return true;
 }
 
@@ -207,10 +195,9 @@ bool Layers::lower_cumulative(const LayerKernel& kernel) {
   if (!form) return false;
   const View from = memory_.device_view(kernel.operands[0]);
   const View to = memory_.define(kernel.outputs[0], strides_in_order_of(dims, from.strides, dims));
-  steps_.add(KernelStep{shared(cumulative_source({from.type, dims, from.strides}, {to.type, dims, to.strides}, *form,
-                                                 kernel.operands[0].rounding, kernel.outputs[0].rounding)),
-                        {pointer(from)},
-                        {pointer(to)}});
+  steps_.add_kernel(cumulative_source(strided(from, dims), strided(to, dims), *form, kernel.operands[0].rounding,
+                                      kernel.outputs[0].rounding),
+                    {pointer(from)}, to);
   return true;
 }
 

@@ -69,6 +69,10 @@ class StepList {
       if (kernel_ != nullptr) work.computes = identity_of(*kernel_);
     made_.steps.push_back({std::move(work), layer_});
   }
+  /// A generated kernel that writes one view.
+  void add_kernel(KernelSource source, std::vector<Pointer> reads, const View& result) {
+    add(KernelStep{shared(std::move(source)), std::move(reads), {pointer(result)}});
+  }
   /// Copies elements of that shape from one view to another, each to its type.
   void add_copy(const View& from, const View& to, const Shape& shape);
   /// Sets all of the buffer that it is in to zeros.
