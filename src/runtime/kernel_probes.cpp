@@ -30,9 +30,14 @@ class Blocks : public LayerWriter {
  public:
   explicit Blocks(std::uint32_t seed) : LayerWriter(network_, kOpset), random_(seed) {}
 
-  Network finish(TensorId output) {
+  /// The input of a network of this kind.
+  TensorId begin(const char* kind, const Shape& shape) {
+    kind_ = kind;
+    return input("x", shape_ = shape);
+  }
+  KernelProbe finish(int number, TensorId output) {
     network_.outputs = {output};
-    return std::move(network_);
+    return {fmt::format("{} {}", kind_, number), std::move(network_), std::move(shape_)};
   }
   /// From `least` to `most`, as likely in every octave, a multiple of `step`.
   std::int64_t size(std::int64_t least, std::int64_t most, std::int64_t step = 1) {
@@ -49,8 +54,6 @@ class Blocks : public LayerWriter {
     return *(choices.begin() + std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random_));
   }
 
-  using LayerWriter::input;
-  TensorId input(const Shape& shape) { return input("x", shape); }
   /// A tensor that its reader prepares.
   TensorId weight(const Shape& shape) {
     return initializer(fmt::format("w{}", network_.tensors.size()), small_numbers(shape));
@@ -96,6 +99,8 @@ class Blocks : public LayerWriter {
 
  private:
   Network network_;
+  const char* kind_ = "";
+  Shape shape_;
   std::mt19937 random_;
 };
 
@@ -114,7 +119,7 @@ std::int64_t side_for(Blocks& b, std::int64_t channels, double operations_per_po
   return side;
 }
 
-KernelProbe convolutions(Blocks& b, Shape& input) {
+TensorId convolutions(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(16, 640),
                      inner = b.channels(16, 512), first = b.one_of<std::int64_t>({1, 1, 3, 3, 5}),
                      second = b.one_of<std::int64_t>({1, 3});
@@ -123,56 +128,51 @@ KernelProbe convolutions(Blocks& b, Shape& input) {
                2.0 * static_cast<double>(batch * wide * inner * std::max(first * first, second * second)));
   const Act act = b.any_act();
   const bool residual = b.one_of({true, false});
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("convolutions", {batch, wide, side, side});
   for (int block = 0; block < 3; ++block) {
     TensorId y = b.conv(b.act(b.conv(x, wide, inner, first), act), inner, wide, second);
     if (residual) y = b.add(y, x);
     x = b.act(y, act);
   }
-  return {"convolutions", b.finish(x), input};
+  return x;
 }
 
-KernelProbe bottlenecks(Blocks& b, Shape& input) {
+TensorId bottlenecks(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), inner = b.channels(32, 512), wide = 4 * inner;
   const std::int64_t side = side_for(b, batch * wide, 18.0 * static_cast<double>(batch * inner * inner));
   const Act act = b.one_of({Act::kRelu, Act::kRelu, Act::kSilu});
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("bottlenecks", {batch, wide, side, side});
   for (int block = 0; block < 3; ++block) {
     const TensorId y = b.act(b.conv(b.act(b.conv(x, wide, inner, 1), act), inner, inner, 3), act);
     x = b.act(b.add(b.conv(y, inner, wide, 1), x), act);
   }
-  return {"bottlenecks", b.finish(x), input};
+  return x;
 }
 
 /// A whole classifier: an image of three channels, halved in every stage.
-KernelProbe stages(Blocks& b, Shape& input) {
+TensorId stages(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), side = b.size(64, 320, 32),
                      kernel = b.one_of<std::int64_t>({3, 3, 5, 7});
   std::int64_t wide = b.channels(16, 64);
   const Act act = b.any_act();
   const bool pools = b.one_of({true, false});
-  input = {batch, 3, side, side};
-  TensorId x = b.act(b.conv(b.input(input), 3, wide, kernel, 2), act);
+  TensorId x = b.act(b.conv(b.begin("stages", {batch, 3, side, side}), 3, wide, kernel, 2), act);
   if (pools) x = b.max_pool(x, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints(4, 1)}});
   for (int stage = 0; stage < 3; ++stage) {
     x = b.act(b.conv(x, wide, 2 * wide, 3, 2), act);
     wide *= 2;
     x = b.act(b.conv(x, wide, wide, b.one_of<std::int64_t>({1, 3})), act);
   }
-  x = b.mean(x, b.ints({2, 3}), false);
-  return {"stages", b.finish(b.dense(x, wide, 1000)), input};
+  return b.dense(b.mean(x, b.ints({2, 3}), false), wide, 1000);
 }
 
-KernelProbe depthwise(Blocks& b, Shape& input) {
+TensorId depthwise(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.size(16, 256, 8),
                      inner = wide * b.one_of<std::int64_t>({1, 3, 6}), kernel = b.one_of<std::int64_t>({3, 3, 5, 7});
   const std::int64_t side = side_for(b, batch * inner, 2.0 * static_cast<double>(batch * wide * inner));
   const Act act = b.any_act();
   const bool excites = b.one_of({true, false});
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("depthwise", {batch, wide, side, side});
   for (int block = 0; block < 2; ++block) {
     TensorId y = b.act(b.conv(x, wide, inner, 1), act);
     y = b.act(b.conv(y, inner, inner, kernel, 1, inner), act);
@@ -184,11 +184,11 @@ KernelProbe depthwise(Blocks& b, Shape& input) {
     }
     x = b.add(b.conv(y, inner, wide, 1), x);
   }
-  return {"depthwise", b.finish(x), input};
+  return x;
 }
 
 /// Large windows per channel, then products over the channels, which are innermost meanwhile.
-KernelProbe grouped(Blocks& b, Shape& input) {
+TensorId grouped(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}),
                      each = b.one_of<std::int64_t>({4, 8, 8, 16, 24, 32, 64}),
                      groups = b.size(2, std::max<std::int64_t>(2, 1024 / each)), inner = groups * each,
@@ -197,72 +197,67 @@ KernelProbe grouped(Blocks& b, Shape& input) {
   const Act act = b.any_act();
   const bool residual = b.one_of({true, false});
   const std::int64_t kernel = b.one_of<std::int64_t>({3, 3, 3, 5});
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("grouped", {batch, wide, side, side});
   for (int block = 0; block < 3; ++block) {
     TensorId y = b.act(b.conv(x, wide, inner, 1), act);
     for (int layer = 0; layer < 2; ++layer) y = b.act(b.conv(y, inner, inner, kernel, 1, groups), act);
     y = b.conv(y, inner, wide, 1);
     x = b.act(residual ? b.add(y, x) : y, act);
   }
-  return {"grouped", b.finish(x), input};
+  return x;
 }
 
-KernelProbe channels_last(Blocks& b, Shape& input) {
+TensorId channels_last(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(32, 512),
                      kernel = b.one_of<std::int64_t>({5, 7});
   const std::int64_t side = side_for(b, 4 * batch * wide, 8.0 * static_cast<double>(batch * wide * wide));
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("channels_last", {batch, wide, side, side});
   for (int block = 0; block < 3; ++block) {
     TensorId y = b.transpose(b.conv(x, wide, wide, kernel, 1, wide), {0, 2, 3, 1});
     y = b.dense(b.act(b.dense(b.norm(y, wide), wide, 4 * wide), Act::kGelu), 4 * wide, wide);
     x = b.add(b.transpose(y, {0, 3, 1, 2}), x);
   }
-  return {"channels_last", b.finish(x), input};
+  return x;
 }
 
-KernelProbe products(Blocks& b, Shape& input) {
+TensorId products(Blocks& b) {
   const std::int64_t wide = b.channels(32, 2048), inner = b.channels(32, 4096);
   std::int64_t rows = b.size(1, 4096);
   while (2.0 * static_cast<double>(rows * wide * inner) > kMostOfProducts) rows /= 2;
   const Act act = b.one_of({Act::kNone, Act::kRelu, Act::kGelu, Act::kSilu});
   const bool normed = b.one_of({true, false});
-  input = {rows, wide};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("products", {rows, wide});
   for (int block = 0; block < 3; ++block) {
     const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
     x = normed ? b.add(y, x) : y;
   }
-  return {"products", b.finish(x), input};
+  return x;
 }
 
 /// As many blocks as have matrices that no cache keeps, up to what a process should take for them.
-KernelProbe few_rows(Blocks& b, Shape& input) {
+TensorId few_rows(Blocks& b) {
   constexpr std::int64_t kEnough = 96 << 20;
   const std::int64_t rows = b.one_of<std::int64_t>({1, 1, 1, 2, 4, 8}), wide = b.size(512, 4096, 64),
                      inner = std::min<std::int64_t>(b.size(1024, 16384, 64), kEnough / 2 / wide / 64 * 64);
   const Act act = b.one_of({Act::kNone, Act::kRelu, Act::kGelu, Act::kSilu});
   const bool normed = b.one_of({true, false});
   const std::int64_t most = b.one_of<std::int64_t>({2, 8, 16});
-  input = {rows, wide};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("few_rows", {rows, wide});
   for (std::int64_t block = 0; block < std::clamp<std::int64_t>(kEnough / (2 * wide * inner), 1, most); ++block) {
     const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
     x = normed ? b.add(y, x) : y;
   }
-  return {"few_rows", b.finish(x), input};
+  return x;
 }
 
-KernelProbe transformer(Blocks& b, Shape& input) {
+TensorId transformer(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), heads = b.one_of<std::int64_t>({2, 4, 8, 12, 16}),
                      each = b.one_of<std::int64_t>({32, 64}), wide = heads * each;
   std::int64_t length = b.size(16, 512);
   while (8.0 * static_cast<double>(batch * length * wide * wide) > kMostOfProducts) length /= 2;
   const Act act = b.one_of({Act::kGelu, Act::kRelu, Act::kSilu});
   const bool gated = act == Act::kSilu, masked = b.one_of({true, false});
-  input = {batch, length, wide};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("transformer", {batch, length, wide});
   const auto split = [&](TensorId y, std::vector<std::int64_t> order) {
     return b.transpose(b.reshaped(b.dense(y, wide, wide), {batch, length, heads, each}), std::move(order));
   };
@@ -280,24 +275,23 @@ KernelProbe transformer(Blocks& b, Shape& input) {
     if (gated) inner = b.multiply(inner, b.dense(z, wide, 4 * wide));
     x = b.add(b.dense(inner, 4 * wide, wide), x);
   }
-  return {"transformer", b.finish(x), input};
+  return x;
 }
 
 /// Reductions with transpositions, joints and cuts between: nothing to compute along with them.
-KernelProbe rows(Blocks& b, Shape& input) {
+TensorId rows(Blocks& b) {
   const std::int64_t count = b.size(8, 8192), wide = b.size(16, 2048, 8);
-  input = {count, wide};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("rows", {count, wide});
   for (int block = 0; block < 4; ++block) {
     x = b.softmax(b.transpose(b.norm(x, wide), {1, 0}));
     x = b.concat({b.sigmoid(x), x}, 0);
     const std::vector<TensorId> halves = b.halves(x, 0);
     x = b.transpose(b.subtract(halves[0], halves[1]), {1, 0});
   }
-  return {"rows", b.finish(x), input};
+  return x;
 }
 
-KernelProbe pyramid(Blocks& b, Shape& input) {
+TensorId pyramid(Blocks& b) {
   const std::int64_t batch = b.one_of<std::int64_t>({1, 1, 2, 8}), wide = b.channels(16, 256);
   const std::int64_t side =
       std::max<std::int64_t>(8, side_for(b, 2 * batch * wide, 18.0 * static_cast<double>(batch * wide * wide)) / 4 * 4);
@@ -305,8 +299,7 @@ KernelProbe pyramid(Blocks& b, Shape& input) {
   const std::string mode = b.one_of<const char*>({"nearest", "linear"});
   const auto pool = b.one_of({&Blocks::max_pool, &Blocks::max_pool, &Blocks::average_pool});
   const std::int64_t window = b.one_of<std::int64_t>({3, 5});
-  input = {batch, wide, side, side};
-  TensorId x = b.input(input);
+  TensorId x = b.begin("pyramid", {batch, wide, side, side});
   const TensorId scales = b.constant(Tensor::of<float>({4}, {1, 1, 2, 2}));
   for (int block = 0; block < 2; ++block) {
     const TensorId half = b.act(b.conv(x, wide, wide, 3, 2), act);
@@ -318,36 +311,30 @@ KernelProbe pyramid(Blocks& b, Shape& input) {
     const TensorId large = b.resize(smoothed, scales, mode);
     x = b.act(b.conv(b.concat({large, x}, 1), 2 * wide, wide, 1), act);
   }
-  return {"pyramid", b.finish(x), input};
+  return x;
 }
 
-KernelProbe recurrent(Blocks& b, Shape& input) {
+TensorId recurrent(Blocks& b) {
   const std::int64_t steps = b.size(4, 128), sequences = b.one_of<std::int64_t>({1, 1, 4, 8}),
                      wide = b.channels(32, 512), hidden = b.channels(32, 512),
                      directions = b.one_of<std::int64_t>({1, 2});
-  input = {steps, sequences, wide};
-  const TensorId x = b.input(input);
-  const TensorId y =
-      b.lstm({x, b.weight({directions, 4 * hidden, wide}), b.weight({directions, 4 * hidden, hidden})},
-             {{"hidden_size", hidden}, {"direction", std::string(directions == 2 ? "bidirectional" : "forward")}});
-  return {"recurrent", b.finish(y), input};
+  const TensorId x = b.begin("recurrent", {steps, sequences, wide});
+  return b.lstm({x, b.weight({directions, 4 * hidden, wide}), b.weight({directions, 4 * hidden, hidden})},
+                {{"hidden_size", hidden}, {"direction", std::string(directions == 2 ? "bidirectional" : "forward")}});
 }
 
 }  // namespace
 
 KernelProbe kernel_probe(int number) {
-  using Maker = KernelProbe (*)(Blocks&, Shape&);
+  using Maker = TensorId (*)(Blocks&);
   static constexpr std::array<Maker, 16> kMakers{
       convolutions,  products,     depthwise, bottlenecks, transformer, pyramid,     stages,   products,
       channels_last, convolutions, depthwise, transformer, rows,        bottlenecks, products, recurrent};
   Blocks blocks(static_cast<std::uint32_t>(number) * 2654435761u + 1);
-  Shape input;
   const Maker make = number >= kFirstOfGroups    ? grouped
                      : number >= kFirstOfFewRows ? few_rows
                                                  : kMakers[static_cast<std::size_t>(number) % kMakers.size()];
-  KernelProbe probe = make(blocks, input);
-  probe.name += fmt::format(" {}", number);
-  return probe;
+  return blocks.finish(number, make(blocks));
 }
 
 }  // namespace ulpscope
