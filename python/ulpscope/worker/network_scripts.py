@@ -48,12 +48,12 @@ def postprocess_network(server: Any, path: str, function: str, network: Dict[str
     return description
 
 
-def _describe_config(config: Any) -> Dict[str, Any]:
+def _describe_config(config: Any, flags: Any) -> Dict[str, Any]:
     profiles: List[Dict[str, Any]] = []
     for profile in config._profiles:
         profiles.append({name: [list(shape) for shape in shapes] for name, shapes in profile._shapes.items()})
     return {
-        "flags": [flag.name for flag in config._flags],
+        "flags": [flag.name for flag in flags if config.get_flag(flag)],
         "profiles": profiles,
         "calibrator": config.int8_calibrator is not None,
     }
@@ -65,7 +65,7 @@ def load_config(server: Any, path: str, function: str, network: Dict[str, Any]) 
     config = load_function(path, function)(trt.Builder(), _network(trt, network))
     if not isinstance(config, trt.IBuilderConfig):
         raise WorkerError("script", f"[script] {path}:{function}: expected a builder configuration, got {describe_type(config)}")
-    return _describe_config(config)
+    return _describe_config(config, trt.BuilderFlag)
 
 
 def postprocess_config(server: Any, path: str, function: str, network: Dict[str, Any], config: Dict[str, Any]) -> Dict[str, Any]:
@@ -73,14 +73,14 @@ def postprocess_config(server: Any, path: str, function: str, network: Dict[str,
     trt = _tensorrt(server)
     edited = trt.IBuilderConfig()
     known = trt.BuilderFlag.__members__
-    edited._flags = {known[name] for name in config["flags"] if name in known}
+    edited.flags = sum(1 << int(known[name]) for name in config["flags"] if name in known)
     for shapes in config["profiles"]:
         profile = trt.IOptimizationProfile()
         for name, (low, middle, high) in shapes.items():
             profile.set_shape(name, low, middle, high)
         edited.add_optimization_profile(profile)
     load_function(path, function)(builder=trt.Builder(), network=_network(trt, network), config=edited)
-    described = _describe_config(edited)
+    described = _describe_config(edited, trt.BuilderFlag)
     # Formats that the real module has no flag for stay as they were.
     described["flags"] += [name for name in config["flags"] if name not in known]
     return described

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Callable, Dict, NoReturn, Optional
+from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
 
 class Enum(enum.IntEnum):
@@ -48,6 +48,19 @@ def unknown_attribute(owner: Any, name: str) -> str:
 def kept(name: str, convert: Callable[[Any], Any]) -> Any:
     """A property whose value is another attribute's, converted when it is set."""
     return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, convert(value)))
+
+
+def flag_methods(mask: str, kind: Callable[[Any], Any]) -> Tuple[Any, Any, Any]:
+    """Methods that set, clear and look at a bit of an attribute; `kind`: its enumeration."""
+
+    def bit(flag: Any) -> int:
+        return 1 << int(kind(flag))
+
+    return (
+        lambda self, flag: setattr(self, mask, getattr(self, mask) | bit(flag)),
+        lambda self, flag: setattr(self, mask, getattr(self, mask) & ~bit(flag)),
+        lambda self, flag: bool(getattr(self, mask) & bit(flag)),
+    )
 
 
 class _Bridge:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from ._base import Enum, Object
+from ._base import Enum, Object, flag_methods
 from ._enums import (
     BuilderFlag, DeviceType, EngineCapability, HardwareCompatibilityLevel, MemoryPoolType, PreviewFeature,
     ProfilingVerbosity, QuantizationFlag, TacticSource,
@@ -66,7 +66,19 @@ class IOptimizationProfile(Object):
         return True
 
 
-_ACCEPTED = ("set_device_type", "reset_device_type", "set_timing_cache", "set_compute_capability")
+def _stored(name: str, convert: Callable[[Any], Any] = lambda value: value) -> Tuple[Any, Any]:
+    """A setter, which accepts everything, and the getter of an attribute."""
+
+    def set_value(self: Any, value: Any) -> bool:
+        setattr(self, name, convert(value))
+        return True
+
+    return set_value, lambda self: getattr(self, name)
+
+
+def _accepted(self: Any, *args: Any, **kwargs: Any) -> bool:
+    """Has no effect on ulpscope's engine."""
+    return True
 
 
 class IBuilderConfig(Object):
@@ -87,6 +99,7 @@ class IBuilderConfig(Object):
     algorithm_selector: Any = None
     int8_calibrator: Any = None
     progress_monitor: Any = None
+    flags: int = 1 << int(BuilderFlag.TF32)  # on by default, as in the real module
     quantization_flags: int = 0
     runtime_platform: Any = None
     tiling_optimization_level: Any = None
@@ -94,29 +107,16 @@ class IBuilderConfig(Object):
     remote_auto_tuning_config: str = ""
 
     def __init__(self) -> None:
-        self._flags = {BuilderFlag.TF32}  # on by default, as in the real module
         self._profiles: List[IOptimizationProfile] = []
         self._pools: Dict[MemoryPoolType, int] = {}
         self._tactic_sources = 1 << int(TacticSource.EDGE_MASK_CONVOLUTIONS) | 1 << int(TacticSource.JIT_CONVOLUTIONS)
         self._features: Set[PreviewFeature] = set()
         self._calibration_profile: Optional[IOptimizationProfile] = None
 
-    @property
-    def flags(self) -> int:
-        return sum(1 << int(flag) for flag in self._flags)
-
-    @flags.setter
-    def flags(self, value: int) -> None:
-        self._flags = {flag for flag in BuilderFlag if int(value) >> int(flag) & 1}
-
-    def set_flag(self, flag: BuilderFlag) -> None:
-        self._flags.add(BuilderFlag(flag))
-
-    def clear_flag(self, flag: BuilderFlag) -> None:
-        self._flags.discard(BuilderFlag(flag))
-
-    def get_flag(self, flag: BuilderFlag) -> bool:
-        return BuilderFlag(flag) in self._flags
+    set_flag, clear_flag, get_flag = flag_methods("flags", BuilderFlag)
+    set_quantization_flag, clear_quantization_flag, get_quantization_flag = flag_methods(
+        "quantization_flags", QuantizationFlag
+    )
 
     max_workspace_size = property(
         lambda self: self.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
@@ -135,34 +135,15 @@ class IBuilderConfig(Object):
         self._profiles.append(profile)
         return len(self._profiles) - 1
 
-    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
-        self._calibration_profile = profile
-        return True
-
-    def get_calibration_profile(self) -> Optional[IOptimizationProfile]:
-        return self._calibration_profile
-
-    def set_tactic_sources(self, tactic_sources: int) -> bool:
-        self._tactic_sources = int(tactic_sources)
-        return True
-
-    def get_tactic_sources(self) -> int:
-        return self._tactic_sources
+    set_device_type = reset_device_type = set_timing_cache = set_compute_capability = _accepted
+    set_calibration_profile, get_calibration_profile = _stored("_calibration_profile")
+    set_tactic_sources, get_tactic_sources = _stored("_tactic_sources", int)
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         (self._features.add if enable else self._features.discard)(PreviewFeature(feature))
 
     def get_preview_feature(self, feature: PreviewFeature) -> bool:
         return PreviewFeature(feature) in self._features
-
-    def set_quantization_flag(self, flag: QuantizationFlag) -> None:
-        self.quantization_flags |= 1 << int(QuantizationFlag(flag))
-
-    def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
-        self.quantization_flags &= ~(1 << int(QuantizationFlag(flag)))
-
-    def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
-        return bool(self.quantization_flags >> int(QuantizationFlag(flag)) & 1)
 
     def can_run_on_DLA(self, layer: Any) -> bool:
         return False
@@ -172,19 +153,6 @@ class IBuilderConfig(Object):
 
     def get_timing_cache(self) -> "ITimingCache":
         return ITimingCache()
-
-
-def _accept(name: str) -> Any:
-    def method(self: IBuilderConfig, *args: Any, **kwargs: Any) -> bool:
-        return True
-
-    method.__name__ = name
-    method.__doc__ = "Accepted; has no effect on ulpscope's engine."
-    return method
-
-
-for _name in _ACCEPTED:
-    setattr(IBuilderConfig, _name, _accept(_name))
 
 
 class ITimingCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -19,6 +20,23 @@ from ._tensor import Dims, InputsAndOutputs, ITensor, weights_array
 
 _HAND_BUILT_OPSET = 17
 _PLACEHOLDER_ELEMENTS = 4096  # larger constants are not sent when only shapes are asked for
+
+
+def _adder(kind: Any, inputs: str, outputs: int = 1, **fields: Any) -> Any:
+    """An add_* that takes these tensors, and then what attributes of the layer are made of: by a conversion, or by
+    (attribute, conversion) where the argument has another name."""
+    tensors = inputs.split()
+    attributes = {name: each if isinstance(each, tuple) else (name, each) for name, each in fields.items()}
+    signature = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in (*tensors, *fields)]
+    )
+
+    def add(self: "INetworkDefinition", *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        values = {attribute: convert(given[name]) for name, (attribute, convert) in attributes.items()}
+        return self._add(kind, [given[name] for name in tensors], outputs, **values)
+
+    return add
 
 
 class INetworkDefinition(InputsAndOutputs):
@@ -155,21 +173,36 @@ class INetworkDefinition(InputsAndOutputs):
         layer._outputs[0]._shape = Dims(array.shape)
         return layer
 
-    def add_identity(self, input: ITensor) -> Any:
-        return self._add(layers.IIdentityLayer, [input])
+    add_identity = _adder(layers.IIdentityLayer, "input")
+    add_activation = _adder(layers.IActivationLayer, "input", type=("_kind", ActivationType))
+    add_unary = _adder(layers.IUnaryLayer, "input", op=("_op", UnaryOperation))
+    add_elementwise = _adder(layers.IElementWiseLayer, "input1 input2", op=("_op", ElementWiseOperation))
+    add_select = _adder(layers.ISelectLayer, "condition then_input else_input")
+    add_shape = _adder(layers.IShapeLayer, "input")
+    add_non_zero = _adder(layers.INonZeroLayer, "input")
+    add_parametric_relu = _adder(layers.IParametricReLULayer, "input slopes")
+    add_softmax = _adder(layers.ISoftMaxLayer, "input")
+    add_shuffle = _adder(windows.IShuffleLayer, "input")
+    add_reduce = _adder(windows.IReduceLayer, "input", op=ReduceOperation, axes=int, keep_dims=bool)
+    add_slice = _adder(windows.ISliceLayer, "input", start=tuple, shape=tuple, stride=tuple)
+    add_gather = _adder(windows.IGatherLayer, "input indices", axis=int)
+    add_gather_v2 = _adder(windows.IGatherLayer, "input indices", mode=GatherMode)
+    add_scatter = _adder(windows.IScatterLayer, "data indices updates", mode=ScatterMode)
+    add_topk = _adder(windows.ITopKLayer, "input", 2, op=TopKOperation, k=int, axes=int)
+    add_resize = _adder(windows.IResizeLayer, "input")
+    add_padding_nd = _adder(
+        windows.IPaddingLayer, "input", pre_padding=("pre_padding_nd", tuple), post_padding=("post_padding_nd", tuple)
+    )
+    add_lrn = _adder(windows.ILRNLayer, "input", window=("window_size", int), alpha=float, beta=float, k=float)
+    add_one_hot = _adder(windows.IOneHotLayer, "indices values depth", axis=int)
+    add_normalization = _adder(windows.INormalizationLayer, "input scale bias", axesMask=("axes", int))
+    add_squeeze = _adder(windows.ISqueezeLayer, "input axes")
+    add_unsqueeze = _adder(windows.IUnsqueezeLayer, "input axes")
+    add_padding = add_padding_nd
 
     def add_cast(self, input: ITensor, to_type: DataType) -> Any:
         type_name(to_type)
         return self._add(layers.ICastLayer, [input], to_type=to_type)
-
-    def add_activation(self, input: ITensor, type: ActivationType) -> Any:
-        return self._add(layers.IActivationLayer, [input], _kind=ActivationType(type))
-
-    def add_unary(self, input: ITensor, op: UnaryOperation) -> Any:
-        return self._add(layers.IUnaryLayer, [input], _op=UnaryOperation(op))
-
-    def add_elementwise(self, input1: ITensor, input2: ITensor, op: ElementWiseOperation) -> Any:
-        return self._add(layers.IElementWiseLayer, [input1, input2], _op=ElementWiseOperation(op))
 
     def add_matrix_multiply(self, input0: ITensor, op0: MatrixOperation, input1: ITensor, op1: MatrixOperation) -> Any:
         return self._add(layers.IMatrixMultiplyLayer, [input0, input1], op0=MatrixOperation(op0), op1=MatrixOperation(op1))
@@ -179,23 +212,8 @@ class INetworkDefinition(InputsAndOutputs):
         object.__setattr__(layer, "axis", max(0, len(inputs[0].shape) - 3))
         return layer
 
-    def add_select(self, condition: ITensor, then_input: ITensor, else_input: ITensor) -> Any:
-        return self._add(layers.ISelectLayer, [condition, then_input, else_input])
-
-    def add_shape(self, input: ITensor) -> Any:
-        return self._add(layers.IShapeLayer, [input])
-
     def add_einsum(self, inputs: Sequence[ITensor], equation: str) -> Any:
         return self._add(layers.IEinsumLayer, list(inputs), equation=str(equation))
-
-    def add_non_zero(self, input: ITensor) -> Any:
-        return self._add(layers.INonZeroLayer, [input])
-
-    def add_parametric_relu(self, input: ITensor, slopes: ITensor) -> Any:
-        return self._add(layers.IParametricReLULayer, [input, slopes])
-
-    def add_softmax(self, input: ITensor) -> Any:
-        return self._add(layers.ISoftMaxLayer, [input])
 
     def _add_convolution(self, kind: Any, input: ITensor, num_output_maps: int, kernel_shape: Any, kernel: Any, bias: Any) -> Any:
         window = tuple(windows.spread(kernel_shape, 2))
@@ -218,46 +236,11 @@ class INetworkDefinition(InputsAndOutputs):
 
     add_pooling = add_pooling_nd
 
-    def add_shuffle(self, input: ITensor) -> Any:
-        return self._add(windows.IShuffleLayer, [input])
-
-    def add_reduce(self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool) -> Any:
-        return self._add(windows.IReduceLayer, [input], op=ReduceOperation(op), axes=int(axes), keep_dims=bool(keep_dims))
-
-    def add_slice(self, input: ITensor, start: Sequence[int], shape: Sequence[int], stride: Sequence[int]) -> Any:
-        return self._add(windows.ISliceLayer, [input], start=tuple(start), shape=tuple(shape), stride=tuple(stride))
-
-    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> Any:
-        return self._add(windows.IGatherLayer, [input, indices], axis=int(axis))
-
-    def add_gather_v2(self, input: ITensor, indices: ITensor, mode: GatherMode) -> Any:
-        return self._add(windows.IGatherLayer, [input, indices], mode=GatherMode(mode))
-
-    def add_scatter(self, data: ITensor, indices: ITensor, updates: ITensor, mode: ScatterMode) -> Any:
-        return self._add(windows.IScatterLayer, [data, indices, updates], mode=ScatterMode(mode))
-
-    def add_topk(self, input: ITensor, op: TopKOperation, k: int, axes: int) -> Any:
-        return self._add(windows.ITopKLayer, [input], outputs=2, op=TopKOperation(op), k=int(k), axes=int(axes))
-
     def add_scale_nd(self, input: ITensor, mode: ScaleMode, shift: Any = None, scale: Any = None, power: Any = None, channel_axis: int = 1) -> Any:
         arrays: Dict[str, Any] = {"_shift": weights_array(shift), "_scale": weights_array(scale), "_power": weights_array(power)}
         return self._add(windows.IScaleLayer, [input], mode=ScaleMode(mode), channel_axis=int(channel_axis), **arrays)
 
     add_scale = add_scale_nd
-
-    def add_resize(self, input: ITensor) -> Any:
-        return self._add(windows.IResizeLayer, [input])
-
-    def add_padding_nd(self, input: ITensor, pre_padding: Sequence[int], post_padding: Sequence[int]) -> Any:
-        return self._add(windows.IPaddingLayer, [input], pre_padding_nd=tuple(pre_padding), post_padding_nd=tuple(post_padding))
-
-    add_padding = add_padding_nd
-
-    def add_lrn(self, input: ITensor, window: int, alpha: float, beta: float, k: float) -> Any:
-        return self._add(windows.ILRNLayer, [input], window_size=int(window), alpha=float(alpha), beta=float(beta), k=float(k))
-
-    def add_one_hot(self, indices: ITensor, values: ITensor, depth: ITensor, axis: int) -> Any:
-        return self._add(windows.IOneHotLayer, [indices, values, depth], axis=int(axis))
 
     def add_quantize(self, input: ITensor, scale: ITensor, output_type: DataType = DataType.INT8) -> Any:
         return self._add(windows.IQuantizeLayer, [input, scale], to_type=DataType(output_type))
@@ -268,18 +251,9 @@ class INetworkDefinition(InputsAndOutputs):
             layer.set_output_type(0, output_type)
         return layer
 
-    def add_normalization(self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int) -> Any:
-        return self._add(windows.INormalizationLayer, [input, scale, bias], axes=int(axesMask))
-
     def add_fully_connected(self, input: ITensor, num_outputs: int, kernel: Any, bias: Any = None) -> Any:
         arrays: Dict[str, Any] = {"_kernel": weights_array(kernel), "_bias": weights_array(bias)}
         return self._add(windows.IFullyConnectedLayer, [input], num_output_channels=int(num_outputs), **arrays)
-
-    def add_squeeze(self, input: ITensor, axes: ITensor) -> Any:
-        return self._add(windows.ISqueezeLayer, [input, axes])
-
-    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> Any:
-        return self._add(windows.IUnsqueezeLayer, [input, axes])
 
     # --- to and from the program -------------------------------------------------------------------------------------
 

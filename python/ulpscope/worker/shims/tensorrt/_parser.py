@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from ._base import Object, bridge
+from ._base import Object, bridge, flag_methods
 from ._enums import OnnxParserFlag
 from ._network import INetworkDefinition
 
@@ -72,14 +72,7 @@ class OnnxParser(Object):
     def supports_operator(self, op_name: str) -> bool:
         return True
 
-    def get_flag(self, flag: OnnxParserFlag) -> bool:
-        return bool(self.flags >> int(flag) & 1)
-
-    def set_flag(self, flag: OnnxParserFlag) -> None:
-        self.flags |= 1 << int(flag)
-
-    def clear_flag(self, flag: OnnxParserFlag) -> None:
-        self.flags &= ~(1 << int(flag))
+    set_flag, clear_flag, get_flag = flag_methods("flags", OnnxParserFlag)
 
     @property
     def num_errors(self) -> int:

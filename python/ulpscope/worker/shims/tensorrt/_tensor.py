@@ -157,15 +157,6 @@ class ITensor(Object):
 
     location = property(lambda self: TensorLocation.DEVICE, lambda self, value: None)
 
-    @property
-    def dynamic_range(self) -> Optional[Tuple[float, float]]:
-        return self._dynamic_range
-
-    @dynamic_range.setter
-    def dynamic_range(self, value: Optional[Tuple[float, float]]) -> None:
-        if value is not None:
-            self.set_dynamic_range(*value)
-
     def set_dynamic_range(self, min: float, max: float) -> bool:
         self._dynamic_range = (float(min), float(max))
         return True
@@ -175,6 +166,10 @@ class ITensor(Object):
 
     def reset_dynamic_range(self) -> None:
         self._dynamic_range = None
+
+    dynamic_range = property(
+        get_dynamic_range, lambda self, value: None if value is None else self.set_dynamic_range(*value)
+    )
 
     def set_dimension_name(self, index: int, name: str) -> None:
         self._dim_names += [""] * (index + 1 - len(self._dim_names))

@@ -42,16 +42,11 @@ class _WindowLayer(ILayer):
     pre_padding = property(lambda self: self._get("_pre", 0), lambda self, value: self._set("_pre", value))
     post_padding = property(lambda self: self._get("_post", 0), lambda self, value: self._set("_post", value))
 
-    @property
-    def padding_nd(self) -> Dims:
-        return self._get("_pre", 0)
-
-    @padding_nd.setter
-    def padding_nd(self, value: Any) -> None:
+    def _set_padding(self, value: Any) -> None:
         self._set("_pre", value)
         self._set("_post", value)
 
-    padding = padding_nd
+    padding_nd = padding = property(lambda self: self._get("_pre", 0), _set_padding)
 
     def _attributes(self) -> Dict[str, Any]:
         result: Dict[str, Any] = {"kernel_shape": list(self._window), "strides": list(self.stride_nd)}
@@ -83,11 +78,7 @@ class IConvolutionLayer(_WindowLayer, _KernelLayer):
     num_output_maps: int = 0
     num_groups: int = 1
 
-    @property
-    def kernel_size_nd(self) -> Dims:
-        return Dims(self._window)
-
-    kernel_size = kernel_size_nd
+    kernel_size_nd = kernel_size = property(lambda self: Dims(self._window))
 
     def _kernel_shape(self) -> Tuple[int, ...]:
         return (self.num_output_maps, -1, *self._window)
@@ -120,15 +111,9 @@ class IPoolingLayer(_WindowLayer):
     blend_factor: float = 0.0
     type = kept("_kind", PoolingType)
 
-    @property
-    def window_size_nd(self) -> Dims:
-        return Dims(self._window)
-
-    @window_size_nd.setter
-    def window_size_nd(self, value: Any) -> None:
-        self._window = tuple(spread(value, len(self._window)))
-
-    window_size = window_size_nd
+    window_size_nd = window_size = property(
+        lambda self: Dims(self._window), lambda self, value: self._set("_window", value)
+    )
 
     def _lower(self, emit: Emitter) -> None:
         attributes = self._attributes()
