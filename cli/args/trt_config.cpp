@@ -12,7 +12,6 @@
 #include "core/parallel.h"
 #include "engine/option_names.h"
 #include "engine/tactics.h"
-#include "engine/target.h"
 #include "engine/target_formats.h"
 #include "engine/timing_cache.h"
 #include "runtime/default_target.h"
@@ -78,15 +77,14 @@ void declare_ignored(OptionTable& table) {
 std::shared_ptr<const TimingCache> read_timing_cache(const std::string& path, const std::string& backend) {
   if (!find_backend(backend).measures()) {
     log_once(LogLevel::kWarning,
-             fmt::format("[options] --load-timing-cache has no effect: the backend '{}' measures no tactics, times "
-                         "come from the target's model",
-                         backend));
+             "[options] --load-timing-cache has no effect: the backend '{}' measures no tactics, times come from the "
+             "target's model",
+             backend);
     return nullptr;
   }
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    log_once(LogLevel::kWarning,
-             fmt::format("[options] --load-timing-cache {}: there is no such file, tactics are measured", path));
+    log_once(LogLevel::kWarning, "[options] --load-timing-cache {}: there is no such file, tactics are measured", path);
     return nullptr;
   }
   try {
@@ -95,7 +93,7 @@ std::shared_ptr<const TimingCache> read_timing_cache(const std::string& path, co
     return std::make_shared<const TimingCache>(std::move(cache));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidFile) throw;
-    log_once(LogLevel::kWarning, fmt::format("[options] --load-timing-cache {} is ignored: {}", path, error.what()));
+    log_once(LogLevel::kWarning, "[options] --load-timing-cache {} is ignored: {}", path, error.what());
     return nullptr;
   }
 }

@@ -171,14 +171,13 @@ std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner
   for (const TensorMap& loaded : inputs.all()) {
     check_interrupted();
     const TensorMap feed = adapt_inputs(loaded, bindings);
-    log_once(LogLevel::kInfo, fmt::format("{:35}\n---- Inference Input(s) ----\n{}", runner.name(), describe(feed)));
+    log_once(LogLevel::kInfo, "{:35}\n---- Inference Input(s) ----\n{}", runner.name(), describe(feed));
     IterationResult result;
     result.outputs = runner.infer(feed);
     result.runtime = runner.last_inference_seconds();
     result.runner_name = runner.name();
     seconds += *result.runtime;
-    log_once(LogLevel::kInfo,
-             fmt::format("{:35}\n---- Inference Output(s) ----\n{}", runner.name(), describe(result.outputs)));
+    log_once(LogLevel::kInfo, "{:35}\n---- Inference Output(s) ----\n{}", runner.name(), describe(result.outputs));
     results.push_back(std::move(result));
     progress.show(fmt::format("{} | iteration {} of {}", runner.name(), results.size(), inputs.all().size()));
   }

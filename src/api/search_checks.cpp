@@ -53,11 +53,10 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   warn_of_other_device(task.build, target);
   warn_of_weights_in_bytes(task.build, target);
   const bool scaled = target.kernels != nullptr && !target.kernels->of.empty();
-  log_once(LogLevel::kInfo,
-           fmt::format("[target] Times are estimated for {} (--target {}){}", target.name, task.build.target,
-                       scaled ? fmt::format(": those measured on {}, as the rates and processors are to each other",
-                                            target.kernels->of)
-                              : ""));
+  log_once(
+      LogLevel::kInfo, "[target] Times are estimated for {} (--target {}){}", target.name, task.build.target,
+      scaled ? fmt::format(": those measured on {}, as the rates and processors are to each other", target.kernels->of)
+             : "");
   for (const Precision precision : task.build.enabled.members())
     if (!target.has(precision))
       log_warning("[search] {} has no rate for {}: its times there are those of fp32; try another --target",

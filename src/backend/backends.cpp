@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope {
 
@@ -26,8 +26,7 @@ const Backend& find_backend(std::string_view name) {
     if (backend->name() == name) return *backend;
     names.push_back(backend->name());
   }
-  throw Error(ErrorCode::kNotFound,
-              fmt::format("[build] backend '{}': expected one of {}", name, fmt::join(names, ", ")));
+  throw error_of(ErrorCode::kNotFound, "[build] backend '{}': expected one of {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace ulpscope

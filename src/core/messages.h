@@ -54,6 +54,11 @@ void log_warning(fmt::format_string<T...> text, T&&... values) {
 }
 template <typename... T>
   requires(sizeof...(T) > 0)
+void log_once(LogLevel level, fmt::format_string<T...> text, T&&... values) {
+  log_once(level, fmt::format(text, std::forward<T>(values)...));
+}
+template <typename... T>
+  requires(sizeof...(T) > 0)
 void log_error(fmt::format_string<T...> text, T&&... values) {
   log_error(fmt::format(text, std::forward<T>(values)...));
 }

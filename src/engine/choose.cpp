@@ -45,8 +45,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
     if (choice.size() < 2) continue;
     for (Precision p : choice)
       if (!target.has(p))
-        log_once(LogLevel::kWarning,
-                 fmt::format("{} has no {} arithmetic: no layer takes it", target.name, name_of(p)));
+        log_once(LogLevel::kWarning, "{} has no {} arithmetic: no layer takes it", target.name, name_of(p));
     std::erase_if(choice, [&](Precision p) { return !target.has(p); });
   }
   const Grouping grouping = fuse_uniformly(spec, options, assignment);

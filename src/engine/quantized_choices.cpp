@@ -160,8 +160,8 @@ void QuantizedChoices::log_fallbacks(const Specialization& spec) const {
     layers_by_reason[{others.empty() ? "floats" : name_of(others.front()), reason}].push_back(layer.name);
   }
   for (const auto& [why, layers] : layers_by_reason)
-    log_once(LogLevel::kInfo, fmt::format("{}: {} layer(s) take {} instead, since {}: {}", name_of(enabled_.front()),
-                                          layers.size(), why.first, why.second, first_names(layers)));
+    log_once(LogLevel::kInfo, "{}: {} layer(s) take {} instead, since {}: {}", name_of(enabled_.front()), layers.size(),
+             why.first, why.second, first_names(layers));
 }
 
 void QuantizedChoices::warn(const Specialization& spec, std::vector<TensorId> without_scale) const {
@@ -171,17 +171,16 @@ void QuantizedChoices::warn(const Specialization& spec, std::vector<TensorId> wi
   if (names.empty()) return;
   const std::string which = fmt::format("{}", fmt::join(names, ", "));
   if (scales_.empty()) {
-    log_once(LogLevel::kWarning,
-             fmt::format("{}: no tensor has a scale, so layers keep the next higher enabled precision", which));
+    log_once(LogLevel::kWarning, "{}: no tensor has a scale, so layers keep the next higher enabled precision", which);
     return;
   }
   std::ranges::sort(without_scale);
   without_scale.erase(std::unique(without_scale.begin(), without_scale.end()), without_scale.end());
   if (without_scale.empty()) return;
   log_once(LogLevel::kWarning,
-           fmt::format("{}: {} tensor(s) have no scale, so the layers that read them keep the next higher enabled "
-                       "precision: {}. Calibrate again, or give --calibration-cache of this network",
-                       which, without_scale.size(), names_of(spec, without_scale)));
+           "{}: {} tensor(s) have no scale, so the layers that read them keep the next higher enabled precision: {}. "
+           "Calibrate again, or give --calibration-cache of this network",
+           which, without_scale.size(), names_of(spec, without_scale));
 }
 
 }  // namespace ulpscope

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <ranges>
 
+#include "core/messages.h"
 #include "engine/quantized_choices.h"
 #include "precision/remote_samples.h"
 #include "precision/search_phases.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -160,10 +160,10 @@ void mark_far_apart(SearchState& search) {
   }
   if (!names.empty())
     log_once(LogLevel::kInfo,
-             fmt::format("[search] {} layer(s) stay above the lowest precision although they pass on these samples: "
-                         "what they use of the tolerance differs so much from sample to sample that others may use all "
-                         "of it; --margin 0.5 leaves this rule out. They are: {}",
-                         names.size(), first_names(names)));
+             "[search] {} layer(s) stay above the lowest precision although they pass on these samples: what they use "
+             "of the tolerance differs so much from sample to sample that others may use all of it; --margin 0.5 "
+             "leaves this rule out. They are: {}",
+             names.size(), first_names(names));
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/messages.h"
 #include "engine/options.h"
 #include "engine/target.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -48,9 +48,9 @@ std::string default_target(const std::string& backend) {
   }
   if (std::string target = target_of_device(device); !target.empty()) return target;
   log_once(LogLevel::kWarning,
-           fmt::format("[target] '{}' has no figures in data/targets: times are those of {}; try --target measured, or "
-                       "`ulpscope target measure`",
-                       device, unknown));
+           "[target] '{}' has no figures in data/targets: times are those of {}; try --target measured, or `ulpscope "
+           "target measure`",
+           device, unknown);
   return unknown;
 }
 

@@ -56,8 +56,7 @@ std::string ConvolutionCode::constants() const {
 
 std::string ConvolutionCode::header(unsigned threads) const {
   std::string text = fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}) kernel(const unsigned char* x, "
-      "const unsigned char* weights",
+      "extern \"C\" __global__ void __launch_bounds__({}) kernel(const unsigned char* x, const unsigned char* weights",
       threads);
   for (std::size_t i = 1; i < inputs.size(); ++i) text += fmt::format(", const unsigned char* in{}", i);
   for (std::size_t i = 0; i < outputs.size(); ++i) text += fmt::format(", unsigned char* out{}", i);

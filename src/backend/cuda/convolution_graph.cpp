@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "backend/strides.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -33,10 +33,10 @@ cudnn::ElementType element_type(DataType type) {
     case DataType::kInt32:
       return cudnn::ElementType::kInt32;
     default:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[build] backend 'cuda': cuDNN: expected a convolution of float16, bfloat16, float32, "
-                              "int8 or int32, got {}; try another precision for this layer",
-                              name_of(type)));
+      throw unsupported(
+          "[build] backend 'cuda': cuDNN: expected a convolution of float16, bfloat16, float32, int8 or int32, got {}; "
+          "try another precision for this layer",
+          name_of(type));
   }
 }
 

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <mutex>
-
 #include "backend/backends.h"
 #include "backend/cuda/cuda_plan.h"
 #include "backend/cuda/driver.h"

@@ -1,7 +1,5 @@
 #include "backend/cuda/cuda_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -9,7 +7,7 @@
 #include "backend/arena.h"
 #include "backend/cuda/scout.h"
 #include "backend/cuda/weight_budget.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -202,8 +200,7 @@ void CudaPlan::choose(ProductStep& step) {
                 product.run(operands, workspace_->address(), runtime.device().stream());
               });
   if (step.product == nullptr)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[build] backend 'cuda': cuBLASLt has no algorithm for {}", step.spec.text()));
+    throw unsupported("[build] backend 'cuda': cuBLASLt has no algorithm for {}", step.spec.text());
   runtime.choose(step.spec, step.product, time);
 }
 
@@ -258,9 +255,7 @@ void CudaPlan::choose(ConvolveStep& step) {
   std::tie(step.plan, time) = fastest(
       runtime.candidates(step.spec),
       [&, operands = operands_of(step)](const ConvolutionPlan& plan) { plan.run(operands, workspace_->address()); });
-  if (step.plan == nullptr)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[build] backend 'cuda': cuDNN has no plan for {}", text_of(step.spec)));
+  if (step.plan == nullptr) throw unsupported("[build] backend 'cuda': cuDNN has no plan for {}", text_of(step.spec));
   runtime.choose(step.spec, step.plan, time);
 }
 

@@ -7,9 +7,9 @@
 
 #include "backend/cuda/kernel_cache.h"
 #include "core/memory.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "ulpscope/data_type.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -34,11 +34,10 @@ DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(byt
   if (result == kOutOfMemory) {
     std::size_t free = 0, total = 0;
     driver().memory_info(&free, &total);
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[run] backend 'cuda': {} more are needed on the GPU, {} of its {} are free; try smaller "
-                            "inputs, a smaller --memory-limit, ending other programs on the GPU, or the CPU (leave out "
-                            "--backend cuda)",
-                            to_size_string(bytes_), to_size_string(free), to_size_string(total)));
+    throw unsupported(
+        "[run] backend 'cuda': {} more are needed on the GPU, {} of its {} are free; try smaller inputs, a smaller "
+        "--memory-limit, ending other programs on the GPU, or the CPU (leave out --backend cuda)",
+        to_size_string(bytes_), to_size_string(free), to_size_string(total));
   }
   check(result, "allocate memory");
 }
@@ -82,10 +81,8 @@ Device::Device() {
   check(d.driver_version(&version), "tell its version");
   begins_early_ = major >= 9 && version >= 12040;  // Recorded launches keep it since CUDA 12.4.
   if (major < 8)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[build] backend 'cuda': {} is {}; expected sm_80 (Ampere) or later; leave out --backend "
-                            "cuda",
-                            name_, arch_));
+    throw unsupported("[build] backend 'cuda': {} is {}; expected sm_80 (Ampere) or later; leave out --backend cuda",
+                      name_, arch_);
   check(d.primary_context_retain(&context_, device), "make a context on the GPU");
   enter();
   check(d.stream_create(&stream_, kNonBlockingStream), "make a stream");

@@ -1,8 +1,6 @@
 #include "backend/cuda/driver.h"
 
-#include <fmt/format.h>
-
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 
@@ -16,10 +14,9 @@ void check(Result result, const char* what) {
   const char *name = nullptr, *text = nullptr;
   driver().get_error_name(result, &name);
   driver().get_error_string(result, &text);
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("[run] backend 'cuda': the driver could not {}: {} ({}); the CPU stays usable: leave out "
-                          "--backend cuda",
-                          what, text != nullptr ? text : "unknown error", name != nullptr ? name : "no name"));
+  throw unsupported(
+      "[run] backend 'cuda': the driver could not {}: {} ({}); the CPU stays usable: leave out --backend cuda", what,
+      text != nullptr ? text : "unknown error", name != nullptr ? name : "no name");
 }
 
 }  // namespace ulpscope::cuda

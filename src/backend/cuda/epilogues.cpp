@@ -1,5 +1,4 @@
 // What follows the sums of products: what of it may ride on them, and a program for the rest.
-#include <fmt/format.h>
 
 #include <algorithm>
 

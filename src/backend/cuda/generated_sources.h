@@ -2,7 +2,6 @@
 // description is not generated a second time.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -106,10 +106,10 @@ Library::Library(std::vector<std::string> names, std::string_view package) {
 
 Library::Symbol Library::function(const char* name) const {
   if (void* found = dlsym(handle_, name)) return {found};
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("[build] backend 'cuda': {} has no function {}: it is too old; try: pip install --upgrade "
-                          "'ulpscope[cuda]', or a newer driver",
-                          path_, name));
+  throw unsupported(
+      "[build] backend 'cuda': {} has no function {}: it is too old; try: pip install --upgrade 'ulpscope[cuda]', or a "
+      "newer driver",
+      path_, name);
 }
 
 }  // namespace ulpscope::cuda

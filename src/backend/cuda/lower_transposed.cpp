@@ -8,7 +8,6 @@
 #include "engine/constant_inputs.h"
 #include "ops/movement.h"
 #include "ops/window.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cuda/layers.h"
 #include "backend/cuda/placement.h"
 #include "backend/cuda/products.h"
-#include "ulpscope/log.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -55,9 +55,8 @@ class Lowering {
       else
         outputs.push_back(memory_.host_value(output));
     if (const auto& names = layers_.on_host(); !names.empty())
-      log_once(LogLevel::kWarning,
-               fmt::format("backend 'cuda': {} of {} layers run on the CPU, with copies there and back: {}",
-                           names.size(), network.layers.size(), fmt::join(names, ", ")));
+      log_once(LogLevel::kWarning, "backend 'cuda': {} of {} layers run on the CPU, with copies there and back: {}",
+               names.size(), network.layers.size(), fmt::join(names, ", "));
     return std::move(steps_).finish(std::move(outputs));
   }
 

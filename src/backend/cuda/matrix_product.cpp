@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "backend/cuda/cublas_lt_api.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 
@@ -20,9 +20,7 @@ const CublasLt& cublas() {
 }
 
 void check_cublas(int status, const char* what) {
-  if (status != 0)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[run] backend 'cuda': cuBLASLt could not {} (status {})", what, status));
+  if (status != 0) throw unsupported("[run] backend 'cuda': cuBLASLt could not {} (status {})", what, status);
 }
 
 ElementType element_type(DataType type) {

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/nvrtc_api.h"
 #include "core/file.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 
@@ -22,8 +22,8 @@ const Nvrtc& nvrtc() {
 
 void check_nvrtc(int result, const char* what) {
   if (result != kDone)
-    throw Error(ErrorCode::kBuild,
-                fmt::format("[build] backend 'cuda': NVRTC could not {}: {}", what, nvrtc().error_string(result)));
+    throw error_of(ErrorCode::kBuild, "[build] backend 'cuda': NVRTC could not {}: {}", what,
+                   nvrtc().error_string(result));
 }
 
 /// Where the source was put that did not compile.
@@ -61,10 +61,10 @@ std::string compile(const std::string& source, std::string_view architecture) {
     check_nvrtc(nvrtc().log_size(program, &size), "give its log");
     std::string log(size, '\0');
     check_nvrtc(nvrtc().log(program, log.data()), "give its log");
-    throw Error(ErrorCode::kBuild,
-                fmt::format("[build] backend 'cuda': a generated kernel does not compile for {} ({}); its source is in "
-                            "{}; NVRTC says: {}",
-                            architecture, nvrtc().error_string(result), save(source), log.c_str()));
+    throw error_of(
+        ErrorCode::kBuild,
+        "[build] backend 'cuda': a generated kernel does not compile for {} ({}); its source is in {}; NVRTC says: {}",
+        architecture, nvrtc().error_string(result), save(source), log.c_str());
   }
   std::size_t size = 0;
   check_nvrtc(nvrtc().cubin_size(program, &size), "give its code");

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/program_layout.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -390,10 +390,10 @@ void check_outputs(const ProgramSpec& spec) {
     if (out.quantization
             ? size_of(out.type) != 1 && (out.type != DataType::kFloat16 || out.quantization->is_integer())
             : out.type != DataType::kFloat32 && out.type != DataType::kFloat16 && out.type != DataType::kBFloat16)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[build] backend 'cuda': expected a program that stores float32, float16 or bfloat16, "
-                              "got {}; try the backend 'cpu'",
-                              name_of(out.type)));
+      throw unsupported(
+          "[build] backend 'cuda': expected a program that stores float32, float16 or bfloat16, got {}; try the "
+          "backend 'cpu'",
+          name_of(out.type));
 }
 
 std::string program_header(const ProgramSpec& spec, int threads) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cuda/runtime.h"
+#include "core/messages.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cuda {
@@ -36,10 +37,10 @@ Replay::Replay(const TacticReplay* wanted, const Network& network, const Groupin
     : wanted_(wanted), network_(network), grouping_(grouping), device_(device) {
   if (wanted_ == nullptr) return;
   if (!wanted_->device.empty() && wanted_->device != device_)
-    throw Error(ErrorCode::kBuild,
-                fmt::format("[tactics] the builder does not offer the tactics of the replay: they were chosen for "
-                            "'{}', this is '{}'. Try --save-tactics again",
-                            wanted_->device, device_));
+    throw error_of(ErrorCode::kBuild,
+                   "[tactics] the builder does not offer the tactics of the replay: they were chosen for '{}', this is "
+                   "'{}'. Try --save-tactics again",
+                   wanted_->device, device_);
   for (const auto& [name, group] : wanted_->groups)
     for (const TacticReplay::Step& step : group.steps) known_.insert(step.computes);
 }

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "backend/cuda/nvrtc.h"
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "formats/stored_elements.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cuda {
 
@@ -34,8 +34,7 @@ ConvolutionLibrary& Runtime::convolutions() {
 namespace {
 
 void warn_of_slow_convolutions(const Error& error) {
-  log_once(LogLevel::kWarning,
-           fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+  log_once(LogLevel::kWarning, "convolutions run as generated kernels, which are slower: {}", error.what());
 }
 
 }  // namespace

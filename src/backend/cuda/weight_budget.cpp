@@ -1,19 +1,16 @@
 #include "backend/cuda/weight_budget.h"
 
-#include <fmt/format.h>
-
 #include "core/memory.h"
-#include "ulpscope/error.h"
+#include "core/messages.h"
 
 namespace ulpscope::cuda {
 
 void WeightBudget::check() const {
   if (!is_beyond()) return;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("[build] backend 'cuda': the weights that one plan reads take {} on the GPU, --memory-limit is "
-                          "{}; try a limit of {} or more, or the CPU, which prepares weights in turns (leave out "
-                          "--backend cuda)",
-                          to_size_string(bytes_), to_size_string(limit_), to_size_string(bytes_)));
+  throw unsupported(
+      "[build] backend 'cuda': the weights that one plan reads take {} on the GPU, --memory-limit is {}; try a limit "
+      "of {} or more, or the CPU, which prepares weights in turns (leave out --backend cuda)",
+      to_size_string(bytes_), to_size_string(limit_), to_size_string(bytes_));
 }
 
 std::shared_ptr<const DeviceMemory> WeightBudget::counted(const std::string& key,

@@ -1,11 +1,11 @@
 // TensorRT's own operators for blocks that share a scale: NVFP4 and MXFP8.
 #include <cmath>
 
+#include "core/messages.h"
 #include "core/parallel.h"
 #include "formats/rounding.h"
 #include "graph/scale_choice.h"
 #include "ops/quantization/quantization.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -45,7 +45,7 @@ std::int64_t axis_of(const Context& ctx, const Shape& x, std::int64_t absent) {
 }
 
 void warn(const InferContext& ctx, const std::string& text) {
-  log_once(LogLevel::kWarning, fmt::format("layer '{}' ({}): {}", ctx.layer().name, ctx.layer().op->name, text));
+  log_once(LogLevel::kWarning, "layer '{}' ({}): {}", ctx.layer().name, ctx.layer().op->name, text);
 }
 
 /// Attributes that TensorRT's parser does not read.
