@@ -11,8 +11,7 @@ namespace ulpscope::cli {
 void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
   table.section("Comparator Comparisons", "comparing outputs.");
   table.flag({"--no-shape-check"}, no_shape_check,
-             "Compare outputs of different shapes where one can be permuted or "
-             "reshaped to the other");
+             "Compare outputs of different shapes where one can be permuted or reshaped to the other");
   table.flag({"--validate"}, validate, "Check every output for NaN and infinity");
   table.flag({"--fail-fast"}, fail_fast, "Stop after the first failure");
   if (all_iterations) {
@@ -33,8 +32,7 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
       .choose({"simple", "indices", "l2", "cosine_similarity", "distance_metrics", "psnr", "snr", "quality_metrics",
                "perceptual_metrics"});
   table.value({"--compare-func-script"}, script, "FILE.py[:FUNC]",
-              "Python function `compare_outputs(result0, result1)` "
-              "that judges instead");
+              "Python function `compare_outputs(result0, result1)` that judges instead");
   table.list({"--load-outputs", "--load-results"}, load_outputs, "FILE",
              "Also compare with the results in these files (or folders, of a file per iteration)");
   if (all_iterations) {
@@ -55,8 +53,7 @@ void ComparisonArgs::declare_simple(OptionTable& table) {
              "Relative tolerance (default: 1e-5), relative to the second result");
   table.list({"--atol", "--abs-tol"}, atol, "[NAME:]X", "Absolute tolerance (default: 1e-5)");
   table.list({"--check-error-stat"}, check_error_stat, "[NAME:]STAT",
-             "What is held against the tolerances: elemwise "
-             "(default: each element), max, mean, median or quantile");
+             "What is held against the tolerances: elemwise (default: each element), max, mean, median or quantile");
   table.flag({"--infinities-compare-equal"}, infinities_compare_equal, "Equal infinities have difference 0, not NaN");
   table.value({"--save-heatmaps"}, save_heatmaps, "DIR",
               "Draw the absolute and relative error of every output as images (SVG), with matplotlib");

@@ -31,9 +31,8 @@ void LoggingArgs::declare(OptionTable& table) {
               "layer (precision, reason, group, tactic) is shown");
   table.count({"-q", "--quiet"}, quiet, "Decrease logging verbosity; may be repeated");
   table.list({"--verbosity"}, verbosity, "LEVEL",
-             "Level by name: ultra_verbose, super_verbose, extra_verbose, "
-             "verbose, info, start, finish, warning, error or critical. Wins over -v and -q. Levels for single "
-             "paths (path:LEVEL) are accepted and have no effect");
+             "Level by name: ultra_verbose, super_verbose, extra_verbose, verbose, info, start, finish, warning, error "
+             "or critical. Wins over -v and -q. Levels for single paths (path:LEVEL) are accepted and have no effect");
   table.flag({"--silent"}, silent, "No output on stdout; only what ends a run early is still said on stderr");
   table
       .list({"--log-format"}, format, "FORMAT",

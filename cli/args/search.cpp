@@ -43,9 +43,8 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
             "Inputs (JSON, .npz, .npy) that the answer is checked with, at the whole tolerance, but not searched on: "
-            "half of them "
-            "while it is looked for, half in the end. Default: every fourth sample is kept back for this, if there are "
-            "four or more")
+            "half of them while it is looked for, half in the end. Default: every fourth sample is kept back for this, "
+            "if there are four or more")
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
   table.ours().value({"--objective"}, objective, "NAME", objective_help()).choose(objective_names());

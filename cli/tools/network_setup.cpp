@@ -5,7 +5,6 @@
 #include <map>
 
 #include "compare/array_files.h"
-#include "compare/json_files.h"
 #include "console.h"
 #include "core/messages.h"
 #include "engine/specialization.h"

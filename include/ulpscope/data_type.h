@@ -59,9 +59,6 @@ ULPSCOPE_API std::string_view tensorrt_name_of(DataType type) noexcept;
 /// ("float8e4m3fn", "float4e2m1", ...). Nothing for an unknown name.
 ULPSCOPE_API std::optional<DataType> data_type_from_name(std::string_view name) noexcept;
 
-/// The inverse of `tensorrt_name_of`. Nothing for an unknown name.
-ULPSCOPE_API std::optional<DataType> data_type_from_tensorrt_name(std::string_view name) noexcept;
-
 /// True for the floats of every width.
 ULPSCOPE_API bool is_floating(DataType type) noexcept;
 

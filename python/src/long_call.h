@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <string_view>
-#include <utility>
 
 namespace ulpscope::python {
 

@@ -239,9 +239,8 @@ std::string nothing_lowered_text(const std::optional<AnswerFile>& file) {
                       "a wider one, or --margin 1 in the search, may leave layers to lower",
                       answer.kept.size(), answer.criterion, answer.margin);
   return text + fmt::format(
-                    "; {} of these {} stay for time alone (estimated {:.4g} us on {}, "
-                    "{:.4g} with everything low); a search with --objective smallest keeps only what the "
-                    "tolerance asks for",
+                    "; {} of these {} stay for time alone (estimated {:.4g} us on {}, {:.4g} with everything low); a "
+                    "search with --objective smallest keeps only what the tolerance asks for",
                     for_time, answer.kept.size(), answer.time_us, answer.target, answer.time_low_us);
 }
 

@@ -1,7 +1,5 @@
 #include "ulpscope/onnx_engine.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <utility>
 
@@ -13,7 +11,6 @@
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
 #include "runners/foreign_operators.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {

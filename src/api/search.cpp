@@ -22,7 +22,6 @@
 #include "precision/search_stage.h"
 #include "precision/trials.h"
 #include "runners/ray_workers.h"
-#include "runtime/executable.h"
 #include "runtime/memory_limit.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/error.h"

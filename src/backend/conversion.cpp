@@ -1,6 +1,5 @@
 #include "backend/conversion.h"
 
-#include <algorithm>
 
 #include "backend/prepared_constants.h"
 #include "core/parallel.h"

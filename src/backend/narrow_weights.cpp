@@ -1,10 +1,7 @@
 #include "backend/narrow_weights.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "backend/product_form.h"
 #include "core/parallel.h"
 #include "engine/element_forms.h"
 #include "formats/coded_elements.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "core/file.h"
 #include "core/parallel.h"
@@ -13,7 +12,6 @@
 #include "formats/quantized_blocks.h"
 #include "formats/rounding.h"
 #include "formats/stored_elements.h"
-#include "ops/forms.h"
 
 namespace ulpscope {
 

@@ -1,6 +1,5 @@
 #include "backend/recurrent_layer.h"
 
-#include "ops/common.h"
 
 namespace ulpscope {
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "backend/backend.h"
 #include "calibration/sample_inputs.h"

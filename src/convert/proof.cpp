@@ -38,8 +38,7 @@ void compare(const Network& network, const Network& typed, std::size_t output, s
   const auto fail = [&](const std::string& what) {
     throw InternalError(
         fmt::format("[convert] the typed model does not compute what the assignment does: output '{}', sample {}, "
-                    "--fusion {}: {}; "
-                    "nothing was written",
+                    "--fusion {}: {}; nothing was written",
                     name, sample, name_of(level), what));
   };
   if (expected.type() != actual.type() || expected.shape() != actual.shape())

@@ -73,12 +73,6 @@ std::optional<DataType> data_type_from_name(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-std::optional<DataType> data_type_from_tensorrt_name(std::string_view name) noexcept {
-  for (const TypeRow& row : kTypes)
-    if (row.size != 0 && row.tensorrt == name) return row.type;
-  return std::nullopt;
-}
-
 bool is_floating(DataType type) noexcept {
   return row_of(type).physical == DataType::kFloat32 || type == DataType::kFloat64;
 }

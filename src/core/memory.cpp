@@ -15,7 +15,6 @@
 #include <limits>
 #include <mutex>
 #include <new>
-#include <utility>
 #include <vector>
 
 #include "core/threads_at_fork.h"

@@ -1,7 +1,5 @@
 #include "engine/fusion.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 

@@ -1,7 +1,5 @@
 #include "engine/kernel_model.h"
 
-#include <algorithm>
-
 namespace ulpscope {
 
 std::string_view name_of(KernelKind kind) noexcept {

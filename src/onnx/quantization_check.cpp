@@ -279,8 +279,7 @@ class QuantizationCheck {
     if (largest > 0)
       add(Severity::kWarning, Kind::kUnusedCodes,
           "no block of '{}' has codes beyond {}, of {} and more that {} has: its scales are too large, or were changed "
-          "after "
-          "the codes were made",
+          "after the codes were made",
           node_->input(0), largest, least, ulpscope::name_of(codes.type()));
   }
 

@@ -2,7 +2,6 @@
 // typed_values.cpp (initializers, descriptions, versions). Private to src/onnx.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>

@@ -1,7 +1,6 @@
 // Reference kernels of operators that work element by element.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <limits>
 #include <type_traits>

@@ -1,7 +1,6 @@
 #include "precision/remote_samples.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "precision/sample_messages.h"

@@ -1,6 +1,5 @@
 // The objectives `bits` and `error`: which format the constant weights of each product take. Groups of layers choose
 // among formats by a knapsack over predicted errors; a handful of trials says what predictions do not know.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
