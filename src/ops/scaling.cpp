@@ -1,8 +1,8 @@
 #include "ops/scaling.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "graph/network.h"
 
@@ -48,101 +48,47 @@ Scaling batch_normalization(const Layer& layer) {
   return layer.has_one_output() && !trains ? Scaling::kChannelNormalization : Scaling::kNone;
 }
 
-/// Of operators whose other traits do not tell it.
-struct NamedRule {
-  std::string_view name;
+/// A rule, and what follows it: functions, and operators by name whose other traits do not tell it.
+struct Row {
   Rule rule;
-};
-constexpr NamedRule kNamed[] = {
-    {"ArgMax", always<Scaling::kInvariant>},
-    {"ArgMin", always<Scaling::kInvariant>},
-    {"CumSum", always<Scaling::kFirst>},
-    {"Einsum", einsum},
-    {"Equal", always<Scaling::kInvariant>},
-    {"GlobalMaxPool", always<Scaling::kFirst>},
-    {"Greater", always<Scaling::kInvariant>},
-    {"GreaterOrEqual", always<Scaling::kInvariant>},
-    {"GridSample", always<Scaling::kFirst>},
-    {"GroupNormalization", normalization},
-    {"IsInf", always<Scaling::kInvariant>},
-    {"IsNaN", always<Scaling::kInvariant>},
-    {"Less", always<Scaling::kInvariant>},
-    {"LessOrEqual", always<Scaling::kInvariant>},
-    {"MatMulNBits", matmul_nbits},
-    {"MaxUnpool", always<Scaling::kFirst>},
-    {"NonZero", always<Scaling::kInvariant>},
-    {"Pad", pad},
-    {"RotaryEmbedding", always<Scaling::kFirst>},
-    {"ScatterElements", scatter},
-    {"ScatterND", scatter},
-    {"TensorScatter", always<Scaling::kTogether>},
-    {"TopK", always<Scaling::kFirst>},
-    {"Trilu", always<Scaling::kFirst>},
-    {"Where", always<Scaling::kTogether>},
+  std::vector<Function> functions;
+  std::vector<std::string_view> names;
 };
 
-Rule rule_of(Function function) {
-  switch (function) {
-    case Function::kNeg:
-    case Function::kAbs:
-    case Function::kRelu:
-    case Function::kLeakyRelu:
-    case Function::kPRelu:
-    case Function::kReduceSum:
-    case Function::kReduceMean:
-    case Function::kReduceMax:
-    case Function::kReduceMin:
-    case Function::kReduceL1:
-    case Function::kReduceL2:
-    case Function::kMaxPool:
-    case Function::kAveragePool:
-    case Function::kGlobalAveragePool:
-    case Function::kUpsample:
-    case Function::kTranspose:
-    case Function::kIdentity:
-    case Function::kDropout:
-    case Function::kCast:
-    case Function::kCastLike:
-      return always<Scaling::kFirst>;
-    case Function::kAdd:
-    case Function::kSub:
-    case Function::kMin:
-    case Function::kMax:
-    case Function::kSum:
-    case Function::kMean:
-    case Function::kConcat:
-      return always<Scaling::kTogether>;
-    case Function::kMul:
-    case Function::kMatMul:
-    case Function::kGemm:
-    case Function::kConv:
-    case Function::kConvTranspose:
-      return always<Scaling::kProduct>;
-    case Function::kDiv:
-      return always<Scaling::kQuotient>;
-    case Function::kPow:
-      return always<Scaling::kPower>;
-    case Function::kReduceSumSquare:
-      return always<Scaling::kSquare>;
-    case Function::kSqrt:
-      return always<Scaling::kRoot>;
-    case Function::kReciprocal:
-      return always<Scaling::kInverse>;
-    case Function::kSign:
-      return always<Scaling::kInvariant>;
-    case Function::kClip:
-      return clip;
-    case Function::kResize:
-      return resize;
-    case Function::kLayerNormalization:
-    case Function::kRmsNormalization:
-    case Function::kInstanceNormalization:
-      return normalization;
-    case Function::kBatchNormalization:
-      return batch_normalization;
-    default:
-      return nullptr;
-  }
+using F = Function;
+using S = Scaling;
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows = {
+      {always<S::kFirst>,
+       {F::kNeg,       F::kAbs,       F::kRelu,     F::kLeakyRelu, F::kPRelu,   F::kReduceSum,   F::kReduceMean,
+        F::kReduceMax, F::kReduceMin, F::kReduceL1, F::kReduceL2,  F::kMaxPool, F::kAveragePool, F::kGlobalAveragePool,
+        F::kUpsample,  F::kTranspose, F::kIdentity, F::kDropout,   F::kCast,    F::kCastLike},
+       {"CumSum", "GlobalMaxPool", "GridSample", "MaxUnpool", "RotaryEmbedding", "TopK", "Trilu"}},
+      {always<S::kTogether>,
+       {F::kAdd, F::kSub, F::kMin, F::kMax, F::kSum, F::kMean, F::kConcat},
+       {"TensorScatter", "Where"}},
+      {always<S::kProduct>, {F::kMul, F::kMatMul, F::kGemm, F::kConv, F::kConvTranspose}, {}},
+      {always<S::kQuotient>, {F::kDiv}, {}},
+      {always<S::kPower>, {F::kPow}, {}},
+      {always<S::kSquare>, {F::kReduceSumSquare}, {}},
+      {always<S::kRoot>, {F::kSqrt}, {}},
+      {always<S::kInverse>, {F::kReciprocal}, {}},
+      {always<S::kInvariant>,
+       {F::kSign},
+       {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "NonZero"}},
+      {clip, {F::kClip}, {}},
+      {resize, {F::kResize}, {}},
+      {normalization,
+       {F::kLayerNormalization, F::kRmsNormalization, F::kInstanceNormalization},
+       {"GroupNormalization"}},
+      {batch_normalization, {F::kBatchNormalization}, {}},
+      {einsum, {}, {"Einsum"}},
+      {matmul_nbits, {}, {"MatMulNBits"}},
+      {pad, {}, {"Pad"}},
+      {scatter, {}, {"ScatterElements", "ScatterND"}},
+  };
+  return kRows;
 }
 
 }  // namespace
@@ -150,9 +96,14 @@ Rule rule_of(Function function) {
 Rule scaling_rule(const OpDef& op) {
   if (op.moves_values) return always<Scaling::kFirst>;
   if (op.reads_shape_only) return always<Scaling::kInvariant>;
-  if (const Rule rule = rule_of(op.function)) return rule;
-  const auto named = std::ranges::find(kNamed, op.name, &NamedRule::name);
-  return named == std::end(kNamed) ? nullptr : named->rule;
+  // What a function says counts more than a name.
+  const auto of_function = [&](const Row& row) {
+    return std::ranges::find(row.functions, op.function) != row.functions.end();
+  };
+  const auto of_name = [&](const Row& row) { return std::ranges::find(row.names, op.name) != row.names.end(); };
+  auto found = std::ranges::find_if(rows(), of_function);
+  if (found == rows().end()) found = std::ranges::find_if(rows(), of_name);
+  return found == rows().end() ? nullptr : found->rule;
 }
 
 }  // namespace ulpscope::ops
