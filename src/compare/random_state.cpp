@@ -4,7 +4,9 @@
 #include <bit>
 #include <limits>
 #include <string>
+#include <type_traits>
 
+#include "core/element_types.h"
 #include "core/messages.h"
 
 namespace ulpscope {
@@ -52,24 +54,16 @@ struct Bounds {
 };
 
 Bounds bounds_of(DataType type) {
-  const auto bits = static_cast<int>(size_of(type)) * 8;
-  switch (type) {
-    case DataType::kBool:
-      return {0, 1};
-    case DataType::kInt8:
-    case DataType::kInt16:
-    case DataType::kInt32:
-    case DataType::kInt64:
-      return {-(std::int64_t{1} << (bits - 2)) * 2, (std::uint64_t{1} << (bits - 1)) - 1};
-    case DataType::kUInt8:
-    case DataType::kUInt16:
-    case DataType::kUInt32:
-    case DataType::kUInt64:
-      return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
-    default:
-      throw invalid_argument("[random data] randint: expected an integer type or bool, got " +
-                             std::string(name_of(type)));
-  }
+  Bounds result{0, 1};
+  if (is_integer(type) && physical_type(type) == type)
+    visit_type(AllTypes{}, type, [&]<typename T>(T) {
+      using Limits = std::numeric_limits<T>;
+      if constexpr (std::is_integral_v<T>)
+        result = {static_cast<std::int64_t>(Limits::min()), static_cast<std::uint64_t>(Limits::max())};
+    });
+  else if (type != DataType::kBool)
+    throw invalid_argument("[random data] randint: expected an integer type or bool, got {}", name_of(type));
+  return result;
 }
 
 }  // namespace

@@ -195,20 +195,10 @@ std::pair<std::size_t, std::size_t> extremes(const T* values, std::size_t count)
 
 Tensor cast_up(const Tensor& tensor) {
   if (is_storage_only(tensor.type())) return cast_up(widen(tensor));
-  switch (tensor.type()) {
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-      return tensor.cast(DataType::kFloat32);
-    case DataType::kInt8:
-    case DataType::kUInt8:
-    case DataType::kInt16:
-    case DataType::kUInt16:
-      return tensor.cast(DataType::kInt32);
-    case DataType::kUInt32:
-      return tensor.cast(DataType::kInt64);
-    default:
-      return tensor;
-  }
+  const std::size_t size = size_of(tensor.type());
+  if (is_floating(tensor.type()) && size < 4) return tensor.cast(DataType::kFloat32);
+  if (is_integer(tensor.type()) && size < 4) return tensor.cast(DataType::kInt32);
+  return tensor.type() == DataType::kUInt32 ? tensor.cast(DataType::kInt64) : tensor;
 }
 
 Statistics compute_statistics(const Tensor& tensor) {

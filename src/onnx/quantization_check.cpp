@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "core/file.h"
 #include "core/messages.h"
@@ -24,18 +26,14 @@ using Proto = onnx::TensorProto;
 
 /// The magnitude that some block of weights in this format reaches when scales are made of largest values; 0: not said.
 double reached_value(DataType type) {
-  switch (type) {
-    case DataType::kFloat4E2M1:
-      return 6;
-    case DataType::kInt4:
-      return 7;
-    case DataType::kInt8:
-      return 127;
-    case DataType::kFloat8E4M3:
-      return 256;  // A power of two above largest / 448 leaves up to a factor of 2.
-    default:
-      return 0;
-  }
+  constexpr std::pair<DataType, double> kReached[] = {
+      {DataType::kFloat4E2M1, 6},
+      {DataType::kInt4, 7},
+      {DataType::kInt8, 127},
+      {DataType::kFloat8E4M3, 256},  // A power of two above largest / 448 leaves up to a factor of 2.
+  };
+  const auto* found = std::ranges::find(kReached, type, &std::pair<DataType, double>::first);
+  return found != std::end(kReached) ? found->second : 0;
 }
 
 class QuantizationCheck {

@@ -8,6 +8,10 @@
 namespace ulpscope {
 namespace {
 
+bool is_one_of(Function function, std::initializer_list<Function> all) {
+  return std::ranges::find(all, function) != all.end();
+}
+
 class Walk {
  public:
   explicit Walk(const Network& network) : network_(network), consumers_(network.consumers()) {}
@@ -65,46 +69,21 @@ class Walk {
 
   bool hands_on(const Layer& layer, std::size_t input, bool data) const {
     using F = Function;
-    switch (layer.op->function) {
-      case F::kAdd:
-      case F::kSub:
-      case F::kSum:
-      case F::kMul:
-      case F::kNeg:
-      case F::kCopy:
-      case F::kIdentity:
-        return true;
-      case F::kDiv:
-        return input == 0;
-      case F::kMin:
-      case F::kMax:
-      case F::kReduceMin:
-      case F::kReduceMax:
-        return data;  // Else it is the bound.
-      case F::kClip:
-        return input == 0 && data;
-      default:
-        return ops::is_cast(layer) && is_floating(network_.tensor(layer.outputs[0]).type);
-    }
+    const F function = layer.op->function;
+    if (is_one_of(function, {F::kAdd, F::kSub, F::kSum, F::kMul, F::kNeg, F::kCopy, F::kIdentity})) return true;
+    if (function == F::kDiv) return input == 0;
+    // Else it is the bound.
+    if (is_one_of(function, {F::kMin, F::kMax, F::kReduceMin, F::kReduceMax})) return data;
+    if (function == F::kClip) return input == 0 && data;
+    return ops::is_cast(layer) && is_floating(network_.tensor(layer.outputs[0]).type);
   }
 
   bool ends(const Layer& layer, bool data) const {
     using F = Function;
-    switch (layer.op->function) {
-      case F::kSoftmax:
-      case F::kLogSoftmax:
-      case F::kExp:
-      case F::kSigmoid:
-      case F::kHardSigmoid:
-      case F::kTanh:
-      case F::kErf:
-      case F::kRelu:
-      case F::kQuantize:
-      case F::kFakeQuantize:
-        return true;
-      default:
-        return data && std::ranges::none_of(present(layer.outputs), [&](TensorId id) { return may_be_float(id); });
-    }
+    if (is_one_of(layer.op->function, {F::kSoftmax, F::kLogSoftmax, F::kExp, F::kSigmoid, F::kHardSigmoid, F::kTanh,
+                                       F::kErf, F::kRelu, F::kQuantize, F::kFakeQuantize}))
+      return true;
+    return data && std::ranges::none_of(present(layer.outputs), [&](TensorId id) { return may_be_float(id); });
   }
 
   const Network& network_;

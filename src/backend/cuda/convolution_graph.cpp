@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "backend/strides.h"
 #include "core/messages.h"
@@ -21,23 +22,19 @@ using cudnn::FieldType;
 constexpr std::int64_t kFirstVirtual = 1000, kAlignment = 16;
 
 cudnn::ElementType element_type(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return cudnn::ElementType::kFloat;
-    case DataType::kFloat16:
-      return cudnn::ElementType::kHalf;
-    case DataType::kBFloat16:
-      return cudnn::ElementType::kBFloat16;
-    case DataType::kInt8:
-      return cudnn::ElementType::kInt8;
-    case DataType::kInt32:
-      return cudnn::ElementType::kInt32;
-    default:
-      throw unsupported(
-          "[build] backend 'cuda': cuDNN: expected a convolution of float16, bfloat16, float32, int8 or int32, got {}; "
-          "try another precision for this layer",
-          name_of(type));
-  }
+  using T = DataType;
+  using E = cudnn::ElementType;
+  constexpr std::pair<T, E> kTypes[] = {{T::kFloat32, E::kFloat},
+                                        {T::kFloat16, E::kHalf},
+                                        {T::kBFloat16, E::kBFloat16},
+                                        {T::kInt8, E::kInt8},
+                                        {T::kInt32, E::kInt32}};
+  for (const auto& [known, made] : kTypes)
+    if (known == type) return made;
+  throw unsupported(
+      "[build] backend 'cuda': cuDNN: expected a convolution of float16, bfloat16, float32, int8 or int32, got {}; try "
+      "another precision for this layer",
+      name_of(type));
 }
 
 cudnn::PointwiseMode pointwise_mode(ConvolutionStep::Kind kind) {

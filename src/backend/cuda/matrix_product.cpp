@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "backend/cuda/cublas_lt_api.h"
 #include "core/messages.h"
@@ -24,24 +25,14 @@ void check_cublas(int status, const char* what) {
 }
 
 ElementType element_type(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return kReal32F;
-    case DataType::kFloat64:
-      return kReal64F;
-    case DataType::kFloat16:
-      return kReal16F;
-    case DataType::kInt8:
-      return kReal8I;
-    case DataType::kInt32:
-      return kReal32I;
-    case DataType::kBFloat16:
-      return kReal16BF;
-    case DataType::kFloat8E4M3:
-      return kReal8FE4M3;
-    default:
-      throw InternalError(fmt::format("no product of matrices of {}", name_of(type)));
-  }
+  using T = DataType;
+  constexpr std::pair<T, ElementType> kTypes[] = {
+      {T::kFloat32, kReal32F}, {T::kFloat64, kReal64F},   {T::kFloat16, kReal16F},       {T::kInt8, kReal8I},
+      {T::kInt32, kReal32I},   {T::kBFloat16, kReal16BF}, {T::kFloat8E4M3, kReal8FE4M3},
+  };
+  for (const auto& [known, made] : kTypes)
+    if (known == type) return made;
+  throw InternalError(fmt::format("no product of matrices of {}", name_of(type)));
 }
 
 /// The four descriptors of one product. Row-major matrices are column-major transposed ones: what is computed is

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "backend/cuda/element_source.h"
+#include "graph/op_traits.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -64,32 +66,14 @@ bool needs_wide(const Dimensions& dims) {
 }
 
 DataType bits_type(DataType type) {
-  switch (size_of(type)) {
-    case 1:
-      return DataType::kUInt8;
-    case 2:
-      return DataType::kUInt16;
-    case 4:
-      return DataType::kUInt32;
-    default:
-      return DataType::kUInt64;
-  }
+  constexpr DataType kBySize[] = {DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64};
+  return kBySize[std::bit_width(size_of(type)) - 1];
 }
 
 bool has_float_path(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kInt8:
-    case DataType::kUInt8:
-    case DataType::kInt16:
-    case DataType::kUInt16:
-    case DataType::kBool:
-      return true;
-    default:
-      return false;
-  }
+  using T = DataType;
+  return TypeSet{T::kFloat32, T::kFloat16, T::kBFloat16, T::kInt8, T::kUInt8, T::kInt16, T::kUInt16, T::kBool}.has(
+      type);
 }
 
 bool is_word_copy(const MovedOperands& moved) {
