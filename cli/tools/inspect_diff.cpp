@@ -190,67 +190,65 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
          (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
 }
 
+/// How two outputs of one name differ, for people and as an object.
+struct Gap {
+  std::string text;
+  Json json;
+};
+
+/// Nothing where they are equal bit by bit.
+std::optional<Gap> gap_between(const Tensor& a, const Tensor& b) {
+  if (same_bytes(a, b)) return std::nullopt;
+  if (a.shape() != b.shape())
+    return Gap{fmt::format("shape {} in A, {} in B", to_string(a.shape()), to_string(b.shape())),
+               {{"difference", "shape"}}};
+  const Difference gap = difference(a, b, true);
+  const double absolute = max_of(gap.absolute), relative = max_of(gap.relative);
+  const std::string types =
+      a.type() == b.type() ? "" : fmt::format(" | types {} and {}", name_of(a.type()), name_of(b.type()));
+  return Gap{fmt::format("max absolute difference {}, max relative {}, mean absolute {}{}", format_g5(absolute),
+                         format_g5(relative), format_g5(static_cast<double>(mean_f32(gap.absolute))), types),
+             {{"difference", "values"}, {"max_abs", absolute}, {"max_rel", relative}}};
+}
+
+/// How many of A and B there are to compare: the first of each, with a warning where one has more. Clears `equal` then.
+std::size_t common_count(const char* what, std::size_t a, std::size_t b, bool& equal) {
+  if (a == b) return a;
+  log_warning("A has {} {}(s), B {}: only the first {} are compared", a, what, b, std::min(a, b));
+  equal = false;
+  return std::min(a, b);
+}
+
 Report compare_results(const RunResults& a, const RunResults& b) {
   Report report;
   report.json = {{"kind", "results"}, {"equal", true}, {"runners", Json::array()}};
-  if (a.size() != b.size()) {
-    log_warning("A has {} runner(s), B {}: only the first {} are compared", a.size(), b.size(),
-                std::min(a.size(), b.size()));
-    report.equal = false;
-  }
-  for (std::size_t r = 0; r < std::min(a.size(), b.size()); ++r) {
+  const std::size_t runners = common_count("runner", a.size(), b.size(), report.equal);
+  for (std::size_t r = 0; r < runners; ++r) {
     const auto& [name_a, first] = a[r];
     const auto& [name_b, second] = b[r];
     log_info("{} (A) and {} (B)", name_a, name_b);
     const LogIndent indent;
-    Json runner{{"a", name_a}, {"b", name_b}, {"outputs", Json::array()}};
-    if (first.size() != second.size()) {
-      log_warning("A has {} iteration(s), B {}: only the first {} are compared", first.size(), second.size(),
-                  std::min(first.size(), second.size()));
-      report.equal = false;
-    }
+    Json outputs = Json::array();
+    const std::size_t iterations = common_count("iteration", first.size(), second.size(), report.equal);
     std::size_t same = 0, all = 0;
-    for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-      const std::string at = std::min(first.size(), second.size()) > 1 ? fmt::format("iteration {} | ", i) : "";
-      const auto differs = [&](const std::string& name, const std::string& how, Json about) {
+    for (std::size_t i = 0; i < iterations; ++i) {
+      const auto add = [&](const std::string& name, const std::optional<Gap>& gap) {
+        ++all;
+        if (!gap) return static_cast<void>(++same);
         report.equal = false;
-        log_info("{}{} | {}", at, name, how);
-        Json entry{{"iteration", i}, {"name", name}};
-        entry.update(about);
-        runner["outputs"].push_back(std::move(entry));
+        log_info("{}{} | {}", iterations > 1 ? fmt::format("iteration {} | ", i) : "", name, gap->text);
+        outputs.push_back({{"iteration", i}, {"name", name}});
+        outputs.back().update(gap->json);
       };
       for (const auto& [name, tensor] : first[i].outputs) {
-        ++all;
         const Tensor* other = second[i].find(name);
-        if (other == nullptr) {
-          differs(name, "in A alone", {{"difference", "only_a"}});
-        } else if (same_bytes(tensor, *other)) {
-          ++same;
-        } else if (tensor.shape() != other->shape()) {
-          differs(name, fmt::format("shape {} in A, {} in B", to_string(tensor.shape()), to_string(other->shape())),
-                  {{"difference", "shape"}});
-        } else {
-          const Difference difference = ulpscope::difference(tensor, *other, true);
-          const double absolute = max_of(difference.absolute), relative = max_of(difference.relative);
-          const std::string types =
-              tensor.type() == other->type()
-                  ? ""
-                  : fmt::format(" | types {} and {}", name_of(tensor.type()), name_of(other->type()));
-          differs(
-              name,
-              fmt::format("max absolute difference {}, max relative {}, mean absolute {}{}", format_g5(absolute),
-                          format_g5(relative), format_g5(static_cast<double>(mean_f32(difference.absolute))), types),
-              {{"difference", "values"}, {"max_abs", absolute}, {"max_rel", relative}});
-        }
+        add(name, other != nullptr ? gap_between(tensor, *other) : Gap{"in A alone", {{"difference", "only_a"}}});
       }
-      for (const auto& [name, tensor] : second[i].outputs) {
-        if (first[i].find(name) != nullptr) continue;
-        ++all;
-        differs(name, "in B alone", {{"difference", "only_b"}});
-      }
+      for (const auto& [name, tensor] : second[i].outputs)
+        if (first[i].find(name) == nullptr) add(name, Gap{"in B alone", {{"difference", "only_b"}}});
     }
     log_info("{} of {} output(s) are equal bit by bit", same, all);
-    report.json["runners"].push_back(std::move(runner));
+    report.json["runners"].push_back({{"a", name_a}, {"b", name_b}, {"outputs", std::move(outputs)}});
   }
   report.json["equal"] = report.equal;
   return report;
