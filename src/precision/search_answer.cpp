@@ -172,7 +172,7 @@ KeptLayer* keep_besides(SearchState& search, const Layer& layer, std::string why
 
 void add_cancellations(SearchState& search) {
   const Network& network = *search.current.network;
-  for (const SingularCancellation& each : search.cancellations)
+  for (const SingularCancellation& each : search.repairs.cancellations)
     for (const LayerId id : each.layers) {
       const std::string why = "cancellation ahead of a singular function: " + text_of(network, each);
       KeptLayer* row = keep_besides(search, network.layer(id), why);

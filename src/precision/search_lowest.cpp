@@ -114,7 +114,7 @@ void judge_others(SearchState& search) {
   const auto first = static_cast<std::size_t>(lowest.samples);
   if (first == samples.all) return;
   compute_held_out_golden(search);
-  const bool is_plain = search.repairs.words.empty() && search.cancellations.empty();
+  const bool is_plain = search.repairs.words.empty() && search.repairs.cancellations.empty();
   const std::unique_ptr<SearchSpace> made = is_plain ? nullptr : plain_space(search);
   std::vector<Judged> parts;
   if (first < samples.searched)

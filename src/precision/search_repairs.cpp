@@ -314,7 +314,7 @@ RepairedNetwork with_repairs(const SearchState& search, const RepairedNetwork& f
   task.formats.clear();
   for (const auto& [id, formats] : search.options.formats)
     task.formats[repaired->find_layer(search.data.network->layer(id).name)] = formats;
-  for (const SingularCancellation& each : search.cancellations)
+  for (const SingularCancellation& each : search.repairs.cancellations)
     for (const LayerId kept : each.layers)
       if (const LayerId id = repaired->find_layer(search.current.network->layer(kept).name);
           id != kNone && std::ranges::find(task.keep, id) == task.keep.end())
@@ -363,7 +363,7 @@ void keep_cancellations(SearchState& search) {
   // that lie close together say nothing of that.
   search.answer.margin = kNarrowestMargin;
   search.samples.margin_is_open = false;
-  search.cancellations = std::move(found);
+  search.repairs.cancellations = std::move(found);
   go_on_with(search, with_repairs(search, search.current, {}));
 }
 

@@ -69,11 +69,12 @@ struct RepairedNetwork {
   std::unique_ptr<SearchSpace> space;
 };
 
-/// What repairs are judged by; the answer has the repairs.
+/// What repairs are judged by, and what is kept whatever they do; the answer has the repairs.
 struct RepairEvidence {
   std::vector<std::string> words;     ///< Trial::repairs, of those that changed the network.
   std::optional<TrialResult> low;     ///< With everything in the lowest precisions, until that is a trial.
   std::optional<SearchData> doubled;  ///< Samples of twice the magnitude, with their golden outputs.
+  std::vector<SingularCancellation> cancellations;  ///< Whose layers are kept.
 };
 
 /// What is known of the candidates, one by one.
@@ -167,7 +168,6 @@ struct SearchState {
   SearchSamples samples;
   RepairedNetwork current;
   RepairEvidence repairs;
-  std::vector<SingularCancellation> cancellations;  ///< Whose layers are kept.
   LayerEvidence layers;
   FormatEvidence formats;
   Verdict verdict;

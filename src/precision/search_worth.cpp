@@ -65,7 +65,7 @@ void go_on_without(SearchState& search, RepairedNetwork repaired, std::vector<Re
     std::erase(group, candidates.size());
   }
   std::erase_if(layers.groups, [](const auto& group) { return group.empty(); });
-  for (SingularCancellation& each : search.cancellations) {
+  for (SingularCancellation& each : search.repairs.cancellations) {
     each.difference = id_of(each.difference);
     each.singular = id_of(each.singular);
     for (LayerId& id : each.layers) id = id_of(id);
