@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 
 #include "backend/cuda/element_source.h"
@@ -66,8 +65,9 @@ bool needs_wide(const Dimensions& dims) {
 }
 
 DataType bits_type(DataType type) {
-  constexpr DataType kBySize[] = {DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64};
-  return kBySize[std::bit_width(size_of(type)) - 1];
+  for (const DataType bits : {DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64})
+    if (size_of(bits) == size_of(type)) return bits;
+  return type;  // Strings, of which type_code() says that no kernel has them.
 }
 
 bool has_float_path(DataType type) {
