@@ -64,10 +64,6 @@ bool is_integer_constant(const Specialization& spec, const Layer& layer, std::si
       dequantized_weights(spec, id, weight_channel_axis(spec, layer), output_channels(spec, layer)));
 }
 
-}  // namespace
-
-namespace {
-
 std::string activation_obstacle(const Specialization& spec, const Assignment& assignment, TensorId input,
                                 const Encoding& encoding) {
   if (encoding.granularity == Granularity::kBlock) {

@@ -111,7 +111,7 @@ bool is_channel_vector(const Specialization& spec, const Layer& product, TensorI
   return true;
 }
 
-/// Add has this layer's output on one side and a constant vector along its channels on the other.
+/// The product whose output this Add has on one side, with a constant vector along its channels on the other; or none.
 LayerId biased_product(const Specialization& spec, const Layer& add) {
   if (add.op->function != Function::kAdd || add.inputs.size() != 2) return kNone;
   for (std::size_t side = 0; side < 2; ++side) {

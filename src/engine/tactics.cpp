@@ -9,6 +9,7 @@
 
 #include "core/messages.h"
 #include "graph/layer_form.h"
+#include "ops/common.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -40,7 +41,8 @@ GroupTensors tensors_of(const Specialization& spec, const Grouping& grouping, co
 
 std::string inside_brackets(const std::string& text) {
   const std::size_t begin = text.find_first_not_of("([ "), end = text.find_last_not_of(")], ");
-  return begin == std::string::npos || end == std::string::npos || end < begin ? "" : text.substr(begin, end + 1 - begin);
+  return begin == std::string::npos || end == std::string::npos || end < begin ? ""
+                                                                               : text.substr(begin, end + 1 - begin);
 }
 
 /// From a list, or from Polygraphy's older text "(4, 1)".
@@ -97,17 +99,10 @@ std::vector<TacticReplay::Step> steps_in(const OrderedJson& entry, const std::st
   return steps;
 }
 
-/// None where the shape is not known before a run.
+/// Row-major; none where the shape is not known before a run.
 std::optional<Shape> strides_of(const Specialization& spec, TensorId id) {
   const auto& shape = spec.shape(id);
-  if (!shape) return std::nullopt;
-  Shape strides(shape->size());
-  std::int64_t step = 1;
-  for (std::size_t d = shape->size(); d-- > 0;) {
-    strides[d] = step;
-    step *= (*shape)[d];
-  }
-  return strides;
+  return shape ? std::optional(ops::strides_of(*shape)) : std::nullopt;
 }
 
 bool has_fixed_inputs(const Network& network) {

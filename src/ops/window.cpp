@@ -21,8 +21,7 @@ Shape per_dimension(const Layer& layer, std::string_view name, std::size_t rank,
   Shape values = layer.attributes.ints(name);
   if (values.empty()) values.assign(rank, default_value);
   if (values.size() != rank)
-    fail(layer,
-         fmt::format("expected {} values in '{}', one per spatial dimension, got {}", rank, name, values.size()));
+    fail(layer, "expected {} values in '{}', one per spatial dimension, got {}", rank, name, values.size());
   check_range(layer, name, values);
   return values;
 }

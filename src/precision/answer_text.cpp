@@ -33,7 +33,7 @@ std::string microseconds(double value) {
 
 bool has_tolerance(const Answer& answer) { return !answer.bits || answer.bits->has_tolerance; }
 
-/// "rel-l2 <= 0.01: 0.0031 (31 % of the tolerance), worst in output 'y' of sample 2".
+/// "0.0031, 0.31 of the tolerance, at output 'y' of sample 2".
 std::string error_line(const Answer& answer, const Judgement& judgement) {
   if (!judgement.problem.empty()) return judgement.problem;
   std::string text = fmt::format("{:.4g}", judgement.value);

@@ -2,30 +2,14 @@
 
 #include <algorithm>
 
+#include "ops/common.h"
+
 namespace ulpscope {
 
-namespace {
-
-/// Per dimension of `to`; 0 where elements are repeated.
-std::vector<std::int64_t> strides_over(const Shape& shape, const Shape& to) {
-  std::vector<std::int64_t> strides(to.size(), 0);
-  std::int64_t stride = 1;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::size_t from = shape.size() - 1 - d;
-    if (shape[from] != 1) strides[to.size() - 1 - d] = stride;
-    stride *= shape[from];
-  }
-  return strides;
-}
-
-}  // namespace
-
 std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to) {
-  const std::vector<std::int64_t> strides = strides_over(shape, to);
+  const std::vector<std::int64_t> strides = ops::broadcast_strides(shape, to);
   std::vector<std::int64_t> at(to.size(), 0);
-  std::int64_t size = 1;
-  for (std::int64_t dimension : to) size *= dimension;
-  std::vector<std::int64_t> result(static_cast<std::size_t>(size));
+  std::vector<std::int64_t> result(static_cast<std::size_t>(num_elements(to)));
   std::int64_t index = 0;
   for (std::int64_t& each : result) {
     each = index;
@@ -40,7 +24,7 @@ std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to)
 }
 
 BroadcastElements::BroadcastElements(const Tensor& tensor, const Shape& to) : from_(tensor.data<float>()) {
-  const std::vector<std::int64_t> strides = strides_over(tensor.shape(), to);
+  const std::vector<std::int64_t> strides = ops::broadcast_strides(tensor.shape(), to);
   for (std::size_t d = to.size(); d-- > 0;) {
     if (to[d] == 1) continue;
     if (!dims_.empty() && strides[d] == dims_.back().stride * dims_.back().size)

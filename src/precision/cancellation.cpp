@@ -40,7 +40,7 @@ bool is_singular(const Specialization& spec, const Layer& layer, TensorId argume
     case Function::kPow: {
       if (layer.input(0) != argument || layer.input(1) == kNone || !spec.is_constant(layer.input(1))) return false;
       const Tensor power = spec.value(layer.input(1)).cast(DataType::kFloat32);
-      return power.size() > 0 && (power.values<float>()[0] < 0 || power.values<float>()[0] < 1);
+      return power.size() > 0 && power.values<float>()[0] < 1;
     }
     default:
       return false;

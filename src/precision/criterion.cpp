@@ -17,12 +17,27 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-/// "0.01" or "0.01 (y: 0.02)", as thresholds are typed.
+/// "0.01" or "0.01 y:0.02", as thresholds are typed.
 std::string thresholds_text(const PerName<double>& thresholds) {
   std::string text;
   for (const auto& [name, value] : thresholds.entries())
     text += fmt::format("{}{}{:g}", text.empty() ? "" : " ", name.empty() ? "" : name + ":", value);
   return text;
+}
+
+/// Notes what an output of a sample uses. True where no other used as much before.
+bool note(const Judgement::OutputError& one, Judgement& judgement) {
+  const auto entry = std::ranges::find(judgement.outputs, one.output, &Judgement::OutputError::output);
+  if (entry == judgement.outputs.end())
+    judgement.outputs.push_back(one);
+  else if (one.used > entry->used)
+    *entry = one;
+  if (judgement.worst_sample >= 0 && !(one.used > judgement.used)) return false;
+  judgement.used = one.used;
+  judgement.value = one.value;
+  judgement.worst_output = one.output;
+  judgement.worst_sample = one.sample;
+  return true;
 }
 
 /// Criteria that judge one output of one sample at a time.
@@ -32,22 +47,10 @@ class PairwiseCriterion : public Criterion {
     Judgement result;
     visit_pairs(*this, golden, candidate, [&](const SamplePair& pair) {
       const bool comparable = pair.golden.shape() == pair.candidate.shape();
-      constexpr double kInfinity = std::numeric_limits<double>::infinity();
       const auto [used, value] =
-          comparable ? judge_pair(pair.output, pair.golden, pair.candidate) : Use{kInfinity, kInfinity};
-      auto entry = std::ranges::find(result.outputs, pair.output, &Judgement::OutputError::output);
-      if (entry == result.outputs.end()) {
-        result.outputs.push_back({pair.output, used, value, pair.sample});
-      } else if (used > entry->used) {
-        *entry = {pair.output, used, value, pair.sample};
-      }
-      if (result.worst_sample < 0 || used > result.used) {
-        result.used = used;
-        result.value = value;
-        result.worst_output = pair.output;
-        result.worst_sample = pair.sample;
-        if (std::isinf(used)) result.problem = why_infinite(pair);
-      }
+          comparable ? judge_pair(pair.output, pair.golden, pair.candidate) : Use{kUnbounded, kUnbounded};
+      if (note({pair.output, used, value, pair.sample}, result) && std::isinf(used))
+        result.problem = why_infinite(pair);
     });
     return result;
   }
@@ -203,18 +206,8 @@ Judgement combine_judgements(std::span<const Judgement> each) {
     const int sample = static_cast<int>(s);
     for (Judgement::OutputError one : each[s].outputs) {
       one.sample = sample;
-      const auto entry = std::ranges::find(result.outputs, one.output, &Judgement::OutputError::output);
-      if (entry == result.outputs.end())
-        result.outputs.push_back(one);
-      else if (one.used > entry->used)
-        *entry = one;
-      if (result.worst_sample >= 0 && !(one.used > result.used)) continue;
-      result.used = one.used;
-      result.value = one.value;
-      result.worst_output = one.output;
-      result.worst_sample = sample;
       // Where it is infinite, it is the worst of its sample, too.
-      if (!std::isinf(one.used)) continue;
+      if (!note(one, result) || !std::isinf(one.used)) continue;
       result.problem = each[s].problem;
       const std::string place = place_text(one.output, 0);
       if (result.problem.starts_with(place))

@@ -1,5 +1,8 @@
 // TensorRT's own operators for blocks that share a scale: NVFP4 and MXFP8.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -11,6 +14,8 @@ namespace ulpscope::ops {
 namespace {
 
 constexpr std::int64_t kFp4Block = 16, kMxBlock = 32;
+/// TensorProto.FLOAT8E4M3FN.
+constexpr std::int64_t kE4M3InOnnx = 17;
 constexpr float kLargestE2M1 = 6, kLargestE4M3 = 448;
 /// Codes of E8M0: 2^(code - 127).
 constexpr int kE8M0Bias = 127, kE8M0Largest = 254, kE8M0NaN = 255;
@@ -106,7 +111,6 @@ float to_e2m1(float value) {
 }
 
 void infer_fp4_dynamic_quantize(InferContext& ctx) {
-  constexpr std::int64_t kE4M3InOnnx = 17;
   ctx.set_type(0, DataType::kFloat4E2M1);
   ctx.set_type(1, DataType::kFloat8E4M3);
   require_wide_float(ctx, 0);
@@ -114,9 +118,9 @@ void infer_fp4_dynamic_quantize(InferContext& ctx) {
   require_block(ctx, kFp4Block);
   if (const std::int64_t type = ctx.attributes().integer("scale_type", 0); type != kE4M3InOnnx && type != 0)
     ctx.fail("expected a scale_type of 17 (FLOAT8E4M3FN), the only one that TensorRT takes, got {}", type);
-  for (const char* name : {"block_size", "scale_type"})
-    if (ctx.attributes().integer(name, 0) == 0)
-      warn(ctx, fmt::format("has no {}; TensorRT takes {}", name, name[0] == 'b' ? "16" : "FLOAT8E4M3FN"));
+  constexpr std::pair<const char*, const char*> kTaken[] = {{"block_size", "16"}, {"scale_type", "FLOAT8E4M3FN"}};
+  for (const auto& [name, taken] : kTaken)
+    if (ctx.attributes().integer(name, 0) == 0) warn(ctx, fmt::format("has no {}; TensorRT takes {}", name, taken));
   warn_of_ignored(ctx, {"axis", "block_size", "scale_type"});
   const Shape& x = ctx.shape(0);
   const std::int64_t axis = axis_of(ctx, x, 1);
@@ -170,7 +174,6 @@ double e8m0_value(int code) {
 }
 
 void infer_mxfp8_dynamic_quantize(InferContext& ctx) {
-  constexpr std::int64_t kE4M3InOnnx = 17;
   ctx.set_type(0, DataType::kFloat8E4M3);
   ctx.set_type(1, DataType::kUInt8);
   require_wide_float(ctx, 0);

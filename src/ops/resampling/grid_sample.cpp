@@ -11,6 +11,8 @@ namespace ulpscope::ops {
 namespace {
 
 enum class Padding { kZeros, kBorder, kReflection };
+/// kCubic: Keys' kernel with a = -0.75.
+enum class Interpolation { kNearest, kLinear, kCubic };
 
 // Inputs: X (N, C, d...), grid (N, o..., r), whose last dimension counts from the innermost dimension outwards.
 void infer_grid_sample(InferContext& ctx) {
@@ -81,18 +83,18 @@ struct Taps {
   }
 };
 
-/// mode: 0 nearest, 1 linear, 3 cubic (Keys' kernel with a = -0.75).
 template <typename T>
-Taps<T> taps_of(const Dimension<T>& d, T normalized, int mode) {
+Taps<T> taps_of(const Dimension<T>& d, T normalized, Interpolation mode) {
   Taps<T> taps;
   T x = d.position(normalized);
-  if (mode == 0) {
+  if (mode == Interpolation::kNearest) {
     taps.add(d.element(d.bring_in(std::nearbyint(x))), 1);
     return taps;
   }
-  if (mode == 1) x = d.bring_in(x);  // cubic: the padding applies to each element, not to the position
+  // kCubic: the padding applies to each element, not to the position.
+  if (mode == Interpolation::kLinear) x = d.bring_in(x);
   const T base = std::floor(x), t = x - base;
-  if (mode == 1) {
+  if (mode == Interpolation::kLinear) {
     taps.add(d.element(base), 1 - t);
     taps.add(d.element(base + 1), t);
     return taps;
@@ -107,11 +109,11 @@ Taps<T> taps_of(const Dimension<T>& d, T normalized, int mode) {
   return taps;
 }
 
-int mode_of(const KernelContext& ctx) {
+Interpolation mode_of(const KernelContext& ctx) {
   const std::string mode = ctx.attributes().text("mode", "linear");
-  if (mode == "nearest") return 0;
-  if (mode == "linear" || mode == "bilinear") return 1;
-  if (mode == "cubic" || mode == "bicubic") return 3;
+  if (mode == "nearest") return Interpolation::kNearest;
+  if (mode == "linear" || mode == "bilinear") return Interpolation::kLinear;
+  if (mode == "cubic" || mode == "bicubic") return Interpolation::kCubic;
   ctx.fail("'{}' is not a value of 'mode'", mode);
 }
 
@@ -180,12 +182,12 @@ void sample_images(const Tensor& input, const float* grid, const std::array<Dime
   const std::int64_t channels = input.shape()[1], volume = dims[0].size * dims[1].size;
   const std::int64_t blocks = (points + LinearTaps::kPoints - 1) / LinearTaps::kPoints;
   const bool zeros = dims[0].padding == Padding::kZeros;
-  const auto find = [&](const Dimension<float>& d, const float* from, std::int64_t count, std::int32_t (*index)[128],
-                        float (*weight)[128]) {
+  const auto find = [&](const Dimension<float>& d, const float* from, std::int64_t count,
+                        std::int32_t (*index)[LinearTaps::kPoints], float (*weight)[LinearTaps::kPoints]) {
     if (zeros)
       return linear_taps(from, count, static_cast<float>(d.size), d.align, index[0], index[1], weight[0], weight[1]);
     for (std::int64_t i = 0; i < count; ++i) {
-      const Taps<float> taps = taps_of(d, from[2 * i], 1);
+      const Taps<float> taps = taps_of(d, from[2 * i], Interpolation::kLinear);
       for (std::size_t k = 0; k < 2; ++k) {
         index[k][i] = static_cast<std::int32_t>(taps.index[k]);
         weight[k][i] = taps.weight[k];
@@ -211,7 +213,7 @@ void sample_images(const Tensor& input, const float* grid, const std::array<Dime
 void run_grid_sample(KernelContext& ctx) {
   const Shape& x = ctx.input(0).shape();
   const std::int64_t rank = static_cast<std::int64_t>(x.size()) - 2, channels = x[1];
-  const int mode = mode_of(ctx);
+  const Interpolation mode = mode_of(ctx);
   const Padding padding = padding_of(ctx);
   const bool align = ctx.attributes().integer("align_corners", 0) != 0;
   const std::int64_t points = product(ctx.output(0).shape(), 2, ctx.output(0).shape().size());
@@ -225,7 +227,7 @@ void run_grid_sample(KernelContext& ctx) {
     for (std::int64_t d = 0; d < rank; ++d)
       dims[static_cast<std::size_t>(3 - rank + d)] = {x[static_cast<std::size_t>(d) + 2], align, padding};
     if constexpr (std::is_same_v<T, float>)
-      if (rank == 2 && mode == 1 && volume > 0 && volume < std::int64_t{1} << 24)
+      if (rank == 2 && mode == Interpolation::kLinear && volume > 0 && volume < std::int64_t{1} << 24)
         return sample_images(ctx.input(0), grid, {dims[1], dims[2]}, points, out);
     parallel_for(x[0] * points, 256, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t p = begin; p < end; ++p) {
