@@ -279,6 +279,38 @@ void infer_types(Network& network) {
   }
 }
 
+void infer_captured_shapes(Network& network) {
+  std::vector<std::pair<TensorInfo*, TensorId>> captured;
+  for (const Layer& layer : network.layers)
+    for (const Subgraph* graph : layer.attributes.graphs()) {
+      const std::size_t formals = graph->network->inputs.size() - graph->captures.size();
+      for (std::size_t i = 0; i < graph->captures.size() && layer.op->body_input != nullptr; ++i) {
+        TensorInfo& info = graph->network->tensor(graph->network->inputs[formals + i]);
+        if (!info.shape) captured.emplace_back(&info, layer.input(graph->captures[i]));
+      }
+    }
+  const auto infer_with = [&](std::int64_t open) {
+    std::vector<std::optional<Shape>> shapes;
+    for (TensorId input : network.inputs) {
+      auto& shape = shapes.emplace_back(network.tensor(input).shape);
+      if (shape) std::ranges::replace(*shape, std::int64_t{-1}, open);
+    }
+    return infer(network, shapes, {.constants = 0, .shapes = 0}, {}).shapes;
+  };
+  try {
+    if (captured.empty()) return;
+    const auto some = infer_with(12), others = infer_with(24);
+    for (const auto& [info, id] : captured) {
+      const auto &one = some[id], &other = others[id];
+      if (!one || !other || one->size() != other->size()) continue;
+      info->shape = *one;
+      for (std::size_t d = 0; d < one->size(); ++d)
+        if ((*one)[d] != (*other)[d]) (*info->shape)[d] = -1;
+    }
+  } catch (const Error&) {  // They do not fit: nothing is known.
+  }
+}
+
 void check_types(const Network& network) {
   for (const Layer& layer : network.layers) {
     for (const Subgraph* graph : layer.attributes.graphs()) {

@@ -18,6 +18,11 @@ struct InferredNetwork {
 /// Infers types only (no shapes are assumed). Sets TensorInfo::type where the file left it open.
 void infer_types(Network& network);
 
+/// Sets TensorInfo::shape, where the file left it open, of what bodies of loops read of this network: as it follows
+/// from the shapes of the network's inputs, -1 for dimensions that change with theirs. Nothing changes where open
+/// dimensions do not fit as one number. REQUIRES: infer_types was called.
+void infer_captured_shapes(Network& network);
+
 /// Throws Error(kUnsupported), naming the layer and the input, for an element type that no kernel takes (OpDef::types);
 /// bodies of control flow count. REQUIRES: infer_types was called.
 void check_types(const Network& network);

@@ -51,6 +51,7 @@ std::shared_ptr<Network> Importer::run() {
   built.network->source = file_.source;
   built.network->check();
   infer_types(*built.network);
+  infer_captured_shapes(*built.network);
   return built.network;
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -90,3 +93,48 @@ def test_a_value_computed_outside_that_fits_the_shapes_that_come_in_alone():
     expected = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
     actual = ulpscope.Engine(made).run(feed)["o1"]
     assert actual.shape == expected.shape == (0, 2, 2, 0)
+
+
+BODIES = {
+    "the state": [node("Identity", ["s"], ["t"])],
+    "a value from outside": [node("Tanh", ["o"], ["t"])],
+    "a sum": [node("Add", ["s", "o"], ["t"])],
+    "a sum, transposed": [node("Transpose", ["s"], ["v"]), node("Add", ["v", "o"], ["t"])],
+    "a sum of three": [node("Add", ["s", "o"], ["u"]), node("Add", ["u", "row"], ["t"])],
+    "rows": [node("Concat", ["s", "o"], ["t"], axis=0)],
+    "columns": [node("Concat", ["s", "o"], ["t"], axis=1)],
+    "a product": [node("MatMul", ["s", "o"], ["t"])],
+    "a maximum of a sum": [node("Add", ["s", "o"], ["u"]), node("ReduceMax", ["u"], ["t"], axes=[1], keepdims=0)],
+    "the first row": [node("Slice", ["s", "zeros", "ones"], ["t"])],
+    "two rows": [node("Gather", ["s", "zeros2"], ["t"])],
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_dimensions_follow_from_what_is_declared_as_in_onnx_runtime(body):
+    """Whatever declares them, of 1 and of 3: the state, an input, or the input of what computes a value outside."""
+    constants = {"zeros": np.zeros(1, np.int64), "ones": np.ones(1, np.int64), "zeros2": np.zeros(2, np.int64)}
+    constants["row"] = np.ones((1, 3), np.float32)
+    sizes, judged = list(itertools.product((1, 3), repeat=2)), 0
+    for x, outer in itertools.product(sizes, sizes):
+        feed = {"x": np.ones(x, np.float32), "outside": np.ones(outer, np.float32)}
+        for state, outside, computed in itertools.product(
+            (["m", "n"], list(x), ["m", x[1]]), (["p", "w"], ["p", outer[1]], list(outer)), (False, True)
+        ):
+            nodes = [node("Identity", ["s"], ["s2"]), *BODIES[body]]
+            made = loop(nodes, [("s", state)], ["s2", "t"], 1, ["o1"], constants=constants)
+            made.graph.input[0].CopyFrom(info("x", FLOAT, ["a", "b"]))
+            made.graph.input.append(info("outside", FLOAT, outside))
+            made.graph.node.insert(0, node("Neg" if computed else "Identity", ["outside"], ["o"]))
+            once = onnx.ModelProto()
+            once.CopyFrom(made)
+            once.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.int64(1), "none"))
+            try:
+                ulpscope.Engine(once).run(feed)
+            except ulpscope.Error:
+                continue  # No trip could run.
+            expected = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
+            actual = ulpscope.Engine(made).run(feed)["o1"]
+            assert actual.shape == expected.shape, (x, outer, state, outside, computed)
+            judged += 1
+    assert judged >= 72

@@ -177,57 +177,68 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
   return shape && shape->size() == 1 ? scalar.reshaped({1}) : scalar;
 }
 
-/// The shape of an output where dimensions that the body leaves open do not fit others as 0, as in a sum with a
-/// captured value: such dimensions are those that come in, the others 0. Where captured values leave dimensions open
-/// themselves, these count as 0, too, as long as they fit so. Nothing where nothing fits.
-std::optional<Shape> shape_of_what_fits(const KernelContext& ctx, const Subgraph& body,
-                                        const std::vector<Tensor>& state, std::size_t output) {
+/// The shape of the elements of a scan output that no iteration made, where all inputs of the body are known: `shapes`.
+/// What is carried may change its shape from one iteration to the next, so what counts is what follows from the
+/// declared dimensions, as in ONNX Runtime: those that change with dimensions that the body leaves open are 0. Such
+/// dimensions have to change together where others of their size are to fit them. Nothing where `shapes` do not fit.
+std::optional<Shape> shape_of_declared(const KernelContext& ctx, const Subgraph& body, std::vector<Shape> shapes,
+                                       std::size_t output) {
   const Network& network = *body.network;
-  const bool settled =
-      std::all_of(network.inputs.begin() + static_cast<std::ptrdiff_t>(formal_inputs(body)), network.inputs.end(),
-                  [&](TensorId id) {
-                    const auto& shape = network.tensor(id).shape;
-                    return shape && std::ranges::all_of(*shape, [](std::int64_t size) { return size >= 0; });
-                  });
-  if (!settled) {
-    std::vector<std::optional<Shape>> declared;
-    for (const TensorId id : network.inputs) declared.push_back(declared_shape(network, id));
-    if (auto open = inferred_shape(ctx, body, std::move(declared), output)) return open;
-  }
-  std::vector<std::optional<Shape>> shapes{Shape{}, Shape{}};
-  for (const Tensor& tensor : state) shapes.emplace_back(tensor.shape());
-  auto found = inferred_shape(ctx, body, shapes, output);
-  for (std::size_t k = 2; k < shapes.size() && found; ++k) {
+  const auto infer_with = [&](const std::vector<Shape>& all) {
+    return inferred_shape(ctx, body, {all.begin(), all.end()}, output);
+  };
+  const auto incoming = infer_with(shapes);
+  if (!incoming) return std::nullopt;
+  std::vector<std::int64_t*> open;
+  for (std::size_t k = 2; k < shapes.size(); ++k) {
     const auto& declared = network.tensor(network.inputs[k]).shape;
-    if (!declared || declared->size() != shapes[k]->size()) continue;
-    for (std::size_t d = 0; d < declared->size(); ++d) {
-      if ((*declared)[d] >= 0) continue;
-      const std::int64_t incoming = std::exchange((*shapes[k])[d], 0);
-      if (auto open = inferred_shape(ctx, body, shapes, output))
-        found = std::move(open);
-      else
-        (*shapes[k])[d] = incoming;
-    }
+    if (!declared || declared->size() != shapes[k].size()) continue;
+    for (std::size_t d = 0; d < declared->size(); ++d)
+      if ((*declared)[d] < 0) open.push_back(&shapes[k][d]);
   }
-  return found;
+  Shape settled = *incoming;
+  const auto change = [&](std::vector<std::int64_t*> dims) {
+    const std::int64_t size = *dims[0], more = std::max<std::int64_t>(size, 1) * 12;  // A Reshape has to divide it.
+    for (const std::int64_t other : {std::int64_t{0}, more}) {
+      for (std::int64_t* dim : dims) *dim = other;
+      const auto changed = infer_with(shapes);
+      for (std::size_t d = 0; changed && changed->size() == settled.size() && d < settled.size(); ++d)
+        if ((*changed)[d] != (*incoming)[d]) settled[d] = 0;
+    }
+    for (std::int64_t* dim : dims) *dim = size;
+  };
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    std::vector<std::int64_t*> alike{open[i]};
+    change(alike);
+    for (std::size_t j = i + 1; j < open.size(); ++j) {
+      if (*open[j] != *open[i]) continue;
+      change({open[i], open[j]});
+      alike.push_back(open[j]);
+    }
+    if (alike.size() > 2) change(std::move(alike));
+  }
+  const auto& declared = network.tensor(network.outputs[output]).shape;
+  for (std::size_t d = 0; declared && declared->size() == settled.size() && d < settled.size(); ++d)
+    if (settled[d] == 0) settled[d] = std::max<std::int64_t>((*declared)[d], 0);
+  return settled;
 }
 
-/// The shape of the elements of a scan output that no iteration made. What is carried may change its shape from one to
-/// the next, so what counts is what the body declares, with 0 for what it leaves open, as in ONNX Runtime; without a
-/// declaration, the shapes that come in. Where these do not fit each other, the declared ones alone.
+/// The same where some inputs may have no declared shape, or do not fit each other as they come in.
 Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std::vector<Tensor>& state,
                        std::size_t output) {
   const Network& network = *body.network;
-  std::vector<std::optional<Shape>> declared, known;
-  for (std::size_t k = 0; k < state.size() + 2; ++k) {
-    declared.push_back(declared_shape(network, network.inputs[k]));
-    known.push_back(declared.back() ? *declared.back() : k < 2 ? Shape{} : state[k - 2].shape());
+  std::vector<std::optional<Shape>> declared{Shape{}, Shape{}};
+  std::vector<Shape> incoming{Shape{}, Shape{}};
+  bool all = true;
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    incoming.push_back(state[k].shape());
+    declared.push_back(declared_shape(network, network.inputs[k + 2]));
+    all &= declared.back().has_value();
   }
-  const bool all = std::ranges::all_of(declared, [](const auto& shape) { return shape.has_value(); });
+  for (int capture : body.captures) incoming.push_back(ctx.input(capture).shape());
   if (auto shape = declared_shape(network, network.outputs[output]); shape && !all) return *std::move(shape);
-  if (const auto inferred = inferred_shape(ctx, body, known, output)) return *inferred;
-  if (const auto inferred = inferred_shape(ctx, body, declared, output)) return *inferred;
-  if (const auto inferred = shape_of_what_fits(ctx, body, state, output)) return *inferred;
+  if (const auto settled = shape_of_declared(ctx, body, std::move(incoming), output)) return *settled;
+  if (const auto inferred = inferred_shape(ctx, body, std::move(declared), output)) return *inferred;
   return declared_output(body, output);
 }
 
