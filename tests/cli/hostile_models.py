@@ -188,6 +188,7 @@ REFUSED = {
     ),
     "layer_normalization": layer("LayerNormalization", {**X, "s": floats(3)}),
     "layer_normalization_axis": layer("LayerNormalization", {**X, "s": floats(4)}, axis=8),
+    "rms_normalization": layer("RMSNormalization", {**X, "s": floats(3)}, opset=23),
     "instance_normalization": layer("InstanceNormalization", {**IMAGE, "s": floats(2), "b": floats(4)}),
     "softmax_axis": layer("Softmax", X, axis=3),
     "reduce_axis": layer("ReduceSum", {**X, "a": ints(7)}),

@@ -281,11 +281,8 @@ OpTable layer_normalization() {
            .outputs = {1, 3},
            .function = Function::kLayerNormalization}),
       // RMSNormalization, ai.onnx 23: divides by the root of the mean square.
-      normalization<Form{.centered = false}>({.name = "RMSNormalization",
-                                              .since_version = 23,
-                                              .inputs = {2, 2},
-                                              .function = Function::kRmsNormalization,
-                                              .infer = infer_same_as_first}),
+      normalization<Form{.centered = false}>(
+          {.name = "RMSNormalization", .since_version = 23, .inputs = {2, 2}, .function = Function::kRmsNormalization}),
       // SimplifiedLayerNormalization, as ONNX Runtime's fusions write it into ai.onnx: RMSNormalization with the
       // inverse deviation as output 1.
       normalization<Form{.centered = false, .inverse_output = 1}>({.name = "SimplifiedLayerNormalization",
