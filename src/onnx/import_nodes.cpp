@@ -86,8 +86,13 @@ void Importer::add_node(const FlatNode& flat, Scope& scope, const std::unordered
   Layer layer = new_layer(node, *op, opset);
   layer.inputs = std::move(inputs);
   add_attributes(flat, layer, scope, as_tensors);
-  for (const auto& output : node.output())
+  for (int i = 0; i < node.output_size(); ++i) {
+    std::string output = node.output(i);
+    // Kernels write what an operator always has, whoever reads it.
+    if (output.empty() && i < op->outputs.min && op->outputs.max != kAnyNumber)
+      output = fmt::format("{}/unread {}", layer.name, i);
     layer.outputs.push_back(output.empty() ? kNone : define_value(output, scope));
+  }
   scope.network->add_layer(std::move(layer));
 }
 

@@ -61,6 +61,14 @@ void adjoint_concat(AdjointContext& ctx) {
   }
 }
 
+/// How many equal parts there are. The last ones may be shorter, or no outputs.
+template <typename Context>
+std::int64_t num_parts(const Context& ctx) {
+  return ctx.attributes().integer("num_outputs", ctx.num_outputs());
+}
+
+std::int64_t equal_part(std::int64_t size, std::int64_t parts) { return size / parts + (size % parts != 0 ? 1 : 0); }
+
 std::vector<std::int64_t> part_sizes(const InferContext& ctx, std::int64_t size) {
   const std::int64_t parts = ctx.num_outputs();
   if (const auto sizes = attribute_or_input(ctx, "split", 1)) {
@@ -73,11 +81,10 @@ std::vector<std::int64_t> part_sizes(const InferContext& ctx, std::int64_t size)
       ctx.fail("parts of ({}) do not cut a dimension of {} into {} outputs", fmt::join(*sizes, ", "), size, parts);
     return *sizes;
   }
-  if (ctx.attributes().integer("num_outputs", parts) != parts)
-    ctx.fail("num_outputs is {}, but the layer has {} outputs", ctx.attributes().integer("num_outputs", 0), parts);
+  if (num_parts(ctx) < parts) ctx.fail("num_outputs is {}, but the layer has {} outputs", num_parts(ctx), parts);
   if (ctx.opset() < 18 && size % parts != 0)
     ctx.fail("a dimension of {} cannot be cut into {} equal parts", size, parts);
-  const std::int64_t part = (size + parts - 1) / parts;
+  const std::int64_t part = equal_part(size, num_parts(ctx));
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts));
   for (std::int64_t& s : sizes) {
     s = std::min(part, size);
@@ -98,12 +105,13 @@ void infer_split(InferContext& ctx) {
   }
 }
 
-/// Where each output begins along the axis. Outputs that nobody wants have no tensor, so the sizes are found anew.
+/// Where each output begins along the axis, and where the last one ends. Outputs that nobody wants have no tensor, so
+/// the sizes are found anew.
 template <typename Context>
 std::vector<std::int64_t> part_begins(const Context& ctx, std::int64_t size) {
-  const std::int64_t parts = ctx.num_outputs(), equal = (size + parts - 1) / parts;
   const auto sizes = attribute_or_input(ctx, "split", 1);
-  std::vector<std::int64_t> begins(static_cast<std::size_t>(parts), 0);
+  const std::int64_t equal = sizes ? 0 : equal_part(size, num_parts(ctx));
+  std::vector<std::int64_t> begins(static_cast<std::size_t>(ctx.num_outputs()) + 1, 0);
   for (std::size_t i = 1; i < begins.size(); ++i)
     begins[i] = std::min(size, begins[i - 1] + (sizes ? (*sizes)[i - 1] : equal));
   return begins;
@@ -128,12 +136,14 @@ void adjoint_split(AdjointContext& ctx) {
   const auto axis = axis_of(ctx, 0);
   const std::vector<std::int64_t> begins = part_begins(ctx, shape[axis]);
   std::vector<Value> parts;
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    Shape part = shape;
-    part[axis] = (i + 1 < begins.size() ? begins[i + 1] : shape[axis]) - begins[i];
-    const TensorId arrived = ctx.gradient(static_cast<int>(i));
-    parts.push_back(arrived != kNone ? Value{&ctx, arrived} : zeros(ctx, part));
+  Shape part = shape;
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    part[axis] = begins[at + 1] - begins[at];
+    parts.push_back(ctx.gradient(i) != kNone ? Value{&ctx, ctx.gradient(i)} : zeros(ctx, part));
   }
+  part[axis] = shape[axis] - begins.back();
+  if (part[axis] > 0) parts.push_back(zeros(ctx, part));
   ctx.set(0, concat(ctx, parts, static_cast<std::int64_t>(axis)).id);
 }
 
