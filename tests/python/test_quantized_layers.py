@@ -14,7 +14,7 @@ def value_of(name, array):
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(array)), None)
 
 
-def model_of(nodes, feeds, constants, output):
+def model_of(nodes, feeds, constants, output, opset=17):
     graph = helper.make_graph(
         nodes,
         "g",
@@ -22,8 +22,8 @@ def model_of(nodes, feeds, constants, output):
         [value_of("y", output)],
         [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
     )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def same_as_onnxruntime(model, feeds, **compared):
@@ -263,3 +263,34 @@ def test_bytes_of_images_that_have_none(kept):
     for backend in ("cpu", "plain"):
         found = Engine(model_of(nodes, feeds, constants, np.int8), backend=backend).run(feeds)["y"]
         assert found.shape == (1, 7, kept[0], kept[1]) and found.dtype == np.int8
+
+
+@pytest.mark.parametrize("type_", [np.uint8, np.int8, np.uint16, np.int16])
+@pytest.mark.parametrize("ahead", [["Conv"], ["Conv", "Relu"], ["Conv", "MaxPool"], ["MaxPool"]], ids="-".join)
+@pytest.mark.parametrize("behind", [[], ["Transpose"], ["Reshape"], ["DequantizeLinear"]], ids="".join)
+def test_integers_of_images_that_are_stored(type_, ahead, behind):
+    """Whatever order the engine keeps the image in, and however wide they are."""
+    random = np.random.default_rng(0)
+    feeds = {"x": random.integers(-9, 9, (2, 4, 6, 5)).astype(F32)}
+    constants = {"w": random.integers(-3, 3, (6, 4, 3, 3)).astype(F32), "scale": F32(0.75), "zero": type_(3)}
+    constants["flat"] = np.int64([2, -1])
+    attributes = {"MaxPool": {"kernel_shape": [2, 2]}, "Transpose": {"perm": [0, 2, 3, 1]}}
+    others = {
+        "Conv": ["w"],
+        "QuantizeLinear": ["scale", "zero"],
+        "DequantizeLinear": ["scale", "zero"],
+        "Reshape": ["flat"],
+    }
+    chain = [*ahead, "QuantizeLinear", *behind]
+    names = ["x", *(f"t{i}" for i in range(1, len(chain))), "y"]
+    nodes = [
+        helper.make_node(op, [names[i], *others.get(op, [])], [names[i + 1]], op, **attributes.get(op, {}))
+        for i, op in enumerate(chain)
+    ]
+    output = F32 if "DequantizeLinear" in behind else type_
+    same_as_onnxruntime(model_of(nodes, feeds, constants, output, opset=21), feeds)
+    if "DequantizeLinear" in behind:  # The integers beside it.
+        made = model_of(nodes, feeds, constants, output, opset=21)
+        made.graph.output.insert(0, value_of(names[-2], type_))
+        expected = ort.InferenceSession(made.SerializeToString()).run(None, feeds)[0]
+        np.testing.assert_array_equal(Engine(made).run(feeds)[names[-2]], expected)

@@ -187,15 +187,17 @@ bool Lowering::lower_quantize(const LayerKernel& kernel) {
   return true;
 }
 
-/// What each element becomes does not depend on where it is: the operator's kernel takes any order of them.
+/// What each element becomes does not depend on where it is: the operator's kernel takes any order of them, and what
+/// reads it may want another one, which floats and bytes can be put into.
 bool Lowering::lower_one_scale(const LayerKernel& kernel) {
   if (lower_quantize(kernel)) return true;
   const Layer& l = layer(kernel.layer);
   const auto form = ops::byte_layer(l);
   const bool of_bytes = form == ByteLayer::kSigmoid || form == ByteLayer::kLeakyRelu;
   if (!of_bytes && !ops::is_quantize(l) && !ops::is_dequantize(l)) return false;
+  const TensorId out = l.outputs[0];
   if (spec_.is_constant(l.inputs[0]) || location(l.inputs[0]).layout != Layout::kChannelsLast ||
-      known_count(l.inputs[1]) != 1)
+      known_count(l.inputs[1]) != 1 || !(spec_.is_held_as_float(out) || size_of(spec_.type(out)) == 1))
     return false;
   std::vector<int> inputs{read_operand(kernel.layer, kernel.operands[0], Layout::kChannelsLast)};
   for (std::size_t i = 1; i < kernel.operands.size(); ++i) inputs.push_back(input_slot(kernel, static_cast<int>(i)));
