@@ -20,7 +20,7 @@ def table() -> str:
         "# Operators",
         "",
         "Made by `scripts/make_ops_table.py` from the registry. Versions are opsets of the operator's domain; a",
-        "model's opset decides which version of an operator runs. Models of opset 6 are read as those of opset 7.",
+        "model's opset decides which version of an operator runs. Models of opsets before 7 are read as those of 7.",
         "",
         "| precision | meaning |",
         "|---|---|",

@@ -40,7 +40,7 @@ std::filesystem::path external_data_folder(const std::filesystem::path& path, co
 
 /// Parses. Throws Error(kInvalidFile), saying what the file looks like when it is of a well-known other format.
 /// `keep_texts`: also what is for people only, and training graphs; else these are left out. Sparse constants become
-/// dense, and models of opset 6 models of opset 7.
+/// dense, and models of opsets 1 to 6 models of opset 7.
 void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts = false);
 
 /// What the field of a message is, as far as tensors can be inside.

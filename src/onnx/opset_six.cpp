@@ -75,6 +75,13 @@ std::int64_t integer_of(const onnx::NodeProto& node, std::string_view name, std:
   return found == nullptr ? otherwise : found->i();
 }
 
+onnx::AttributeProto& add_attribute(onnx::NodeProto& node, const char* name, onnx::AttributeProto::AttributeType type) {
+  onnx::AttributeProto& made = *node.add_attribute();
+  made.set_name(name);
+  made.set_type(type);
+  return made;
+}
+
 void drop(onnx::NodeProto& node, std::string_view name) {
   for (int a = node.attribute_size(); a-- > 0;)
     if (node.attribute(a).name() == name) node.mutable_attribute()->DeleteSubrange(a, 1);
@@ -85,7 +92,8 @@ class Raiser {
  public:
   using Ranks = std::map<std::string, int>;
 
-  Raiser(const std::string& source, Ranks outer) : source_(source), ranks_(std::move(outer)) {}
+  Raiser(const std::string& source, std::int64_t opset, Ranks outer)
+      : source_(source), opset_(opset), ranks_(std::move(outer)) {}
 
   void run(onnx::GraphProto& graph) {
     for (const auto* infos : {&graph.value_info(), &graph.output(), &graph.input()})
@@ -99,8 +107,11 @@ class Raiser {
     nodes.Swap(graph.mutable_node());
     for (auto& node : nodes) {
       for (auto& attribute : *node.mutable_attribute())
-        if (attribute.has_g()) Raiser(source_, ranks_).run(*attribute.mutable_g());
-      if (domain_of(node.domain()).empty()) raise(node, graph);
+        if (attribute.has_g()) Raiser(source_, opset_, ranks_).run(*attribute.mutable_g());
+      if (domain_of(node.domain()).empty()) {
+        raise_form(node, graph);
+        raise(node, graph);
+      }
       graph.add_node()->Swap(&node);
     }
   }
@@ -109,6 +120,60 @@ class Raiser {
   int rank(const std::string& name) const {
     const auto found = ranks_.find(name);
     return found == ranks_.end() ? -1 : found->second;
+  }
+
+  /// What changed up to opset 6, and Upsample: attributes that have other names, types or defaults, or are inputs.
+  void raise_form(onnx::NodeProto& node, onnx::GraphProto& graph) {
+    using Proto = onnx::AttributeProto;
+    const std::string& op = node.op_type();
+    drop(node, "consumed_inputs");
+    if ((op == "Tile" && opset_ < 6 && node.input_size() > 2) || (op == "Split" && opset_ < 2 && node.input_size() > 1))
+      throw unsupported("[import] {}: {} '{}' has a form of opset {} that is not supported; try onnx.version_converter",
+                        source_, op, node_name(node), opset_);
+    if (op == "Concat" && opset_ < 4 && find_attribute(node, "axis") == nullptr)
+      add_attribute(node, "axis", Proto::INT).set_i(1);
+    if (op == "Selu" && opset_ < 6) {
+      if (find_attribute(node, "alpha") == nullptr) add_attribute(node, "alpha", Proto::FLOAT).set_f(1.6732F);
+      if (find_attribute(node, "gamma") == nullptr) add_attribute(node, "gamma", Proto::FLOAT).set_f(1.0507F);
+    }
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (op == "Pad" && attribute.name() == "paddings") attribute.set_name("pads");
+      if (op.ends_with("LpPool") && attribute.name() == "p" && attribute.type() == Proto::FLOAT) {
+        attribute.set_type(Proto::INT);
+        attribute.set_i(static_cast<std::int64_t>(attribute.f()));
+      }
+      if (onnx::TensorProto::DataType type{}; op == "Cast" && attribute.name() == "to" &&
+                                              attribute.type() == Proto::STRING &&
+                                              onnx::TensorProto::DataType_Parse(attribute.s(), &type)) {
+        attribute.set_type(Proto::INT);
+        attribute.set_i(type);
+      }
+    }
+    if (const Proto* found = find_attribute(node, "shape"); op == "Reshape" && opset_ < 5 && found != nullptr) {
+      onnx::TensorProto& made = *graph.add_initializer();
+      made.set_name(unused_name(node, "shape"));
+      made.set_data_type(onnx::TensorProto::INT64);
+      made.add_dims(found->ints_size());
+      made.mutable_int64_data()->CopyFrom(found->ints());
+      ranks_[made.name()] = 1;
+      lengths_[made.name()] = found->ints_size();
+      node.add_input(made.name());
+      drop(node, "shape");
+    }
+    if (const Proto* height = find_attribute(node, "height_scale"); op == "Upsample" && height != nullptr) {
+      const Proto* width = find_attribute(node, "width_scale");
+      const std::array scales{1.0F, 1.0F, height->f(), width == nullptr ? 1.0F : width->f()};
+      Proto& made = add_attribute(node, "scales", Proto::FLOATS);
+      for (float scale : scales) made.add_floats(scale);
+      drop(node, "height_scale");
+      drop(node, "width_scale");
+    }
+  }
+
+  std::string unused_name(const onnx::NodeProto& node, std::string_view what) const {
+    std::string name = fmt::format("{}_{}", node_name(node), what);
+    while (ranks_.contains(name)) name += "_";
+    return name;
   }
 
   void raise(onnx::NodeProto& node, onnx::GraphProto& graph) {
@@ -145,7 +210,7 @@ class Raiser {
   void check_ranks(const onnx::NodeProto& node) const {
     if (rank(node.input(0)) < 0 || rank(node.input(1)) < 0)
       throw unsupported(
-          "[import] {}: {} '{}' aligns its operands as opset 6 does, and their ranks are not known; try "
+          "[import] {}: {} '{}' aligns its operands as opsets before 7 do, and their ranks are not known; try "
           "onnx.version_converter",
           source_, node.op_type(), node_name(node));
   }
@@ -157,13 +222,10 @@ class Raiser {
     made.set_op_type("Unsqueeze");
     made.set_name(fmt::format("{}_operand", node_name(node)));
     made.add_input(node.input(1));
-    std::string name = made.name();
-    while (ranks_.contains(name)) name += "_";
+    const std::string name = unused_name(node, "operand");
     made.add_output(name);
     ranks_[name] = own + count;
-    onnx::AttributeProto& axes = *made.add_attribute();
-    axes.set_name("axes");
-    axes.set_type(onnx::AttributeProto::INTS);
+    onnx::AttributeProto& axes = add_attribute(made, "axes", onnx::AttributeProto::INTS);
     for (int k = 0; k < count; ++k) axes.add_ints(own + k);
     node.set_input(1, name);
   }
@@ -189,6 +251,7 @@ class Raiser {
   }
 
   const std::string& source_;
+  const std::int64_t opset_;
   Ranks ranks_;
   Ranks lengths_;  ///< Of lists that are initializers.
 };
@@ -197,9 +260,10 @@ class Raiser {
 
 void raise_opset_six(ModelFile& file) {
   for (auto& import : *file.proto.mutable_opset_import()) {
-    if (!domain_of(import.domain()).empty() || import.version() != 6) continue;
+    if (!domain_of(import.domain()).empty() || import.version() < 1 || import.version() > 6) continue;
+    const std::int64_t opset = import.version();
     import.set_version(7);
-    Raiser(file.source, {}).run(*file.proto.mutable_graph());
+    Raiser(file.source, opset, {}).run(*file.proto.mutable_graph());
   }
 }
 

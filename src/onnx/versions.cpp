@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kOldestIrVersion = 3;
 constexpr std::int64_t kOldestOpset = 7;
-constexpr std::int64_t kOldestReadable = 6;  ///< It becomes 7 as the file is read.
+constexpr std::int64_t kOldestReadable = 1;  ///< They become 7 as the file is read.
 /// The newest opset whose operators src/ops follows.
 constexpr std::int64_t kNewestOpset = 28;
 

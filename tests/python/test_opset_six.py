@@ -1,4 +1,4 @@
-"""Models of opset 6: those of ONNX's own tests, and what changed with opset 7."""
+"""Models of opsets 1 to 6: those of ONNX's own tests, and what changed with opset 7."""
 
 from __future__ import annotations
 
@@ -85,3 +85,65 @@ def test_convert_writes_a_newer_opset():
     typed, report = ulpscope.convert(made, precision="fp16", progress=False)
     onnx.checker.check_model(typed)
     assert report.lowered == 3 and report.checked > 0 and typed.opset_import[0].version >= 7
+
+
+X = np.random.default_rng(3).standard_normal((1, 4, 6, 6)).astype(np.float32)
+S, B, M, V = (np.float32([0.5, 1, 2, 3]) + i for i in range(4))
+POOLED = np.sum(np.abs(X.reshape(1, 4, 3, 2, 3, 2)) ** 3, axis=(3, 5)) ** (1 / 3)
+C4 = [v.reshape(4, 1, 1) for v in (S, B, M, V)]
+OLD_FORMS = {
+    "Reshape": (
+        range(1, 5),
+        [node("Reshape", ["x"], ["y"], shape=[0, -1, 3], consumed_inputs=[0])],
+        X.reshape(1, -1, 3),
+    ),
+    "Reshape, then an axis": (
+        range(1, 5),
+        [node("Reshape", ["x"], ["t"], shape=[0, 4, -1]), node("Add", ["t", "s"], ["y"], axis=1, broadcast=1)],
+        X.reshape(1, 4, 36) + S.reshape(4, 1),
+    ),
+    "Cast": (
+        range(1, 6),
+        [node("Cast", ["x"], ["t"], to="INT32"), node("Cast", ["t"], ["y"], to="FLOAT")],
+        np.trunc(X),
+    ),
+    "Concat": (range(1, 4), [node("Concat", ["x", "x"], ["y"])], np.concatenate([X, X], 1)),
+    "Concat along an axis": (range(1, 7), [node("Concat", ["x", "x"], ["y"], axis=2)], np.concatenate([X, X], 2)),
+    "Pad": (
+        [1],
+        [node("Pad", ["x"], ["y"], paddings=[0, 0, 1, 0, 0, 0, 0, 2])],
+        np.pad(X, [(0, 0)] * 2 + [(1, 0), (0, 2)]),
+    ),
+    "LpPool": ([1], [node("LpPool", ["x"], ["y"], p=3.0, kernel_shape=[2, 2], strides=[2, 2])], POOLED),
+    "Upsample": (range(1, 7), [node("Upsample", ["x"], ["y"], height_scale=2.0, width_scale=1.0)], X.repeat(2, 2)),
+    "Selu": (range(1, 6), [node("Selu", ["x"], ["y"])], 1.0507 * np.where(X > 0, X, 1.6732 * (np.exp(X) - 1))),
+    "BatchNormalization": (
+        range(1, 7),
+        [node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], is_test=1, consumed_inputs=[0, 0, 0, 1, 1])],
+        C4[0] * (X - C4[2]) / np.sqrt(C4[3] + 1e-5) + C4[1],
+    ),
+    "Dropout": (range(1, 7), [node("Dropout", ["x"], ["y"], is_test=1)], X),
+    "Max": (range(1, 7), [node("Max", ["x", "n"], ["y"], consumed_inputs=[0, 0])], np.maximum(X, 0)),
+}
+
+
+@pytest.mark.parametrize("form", OLD_FORMS)
+def test_forms_of_opsets_before(form):
+    opsets, nodes, expected = OLD_FORMS[form]
+    constants = {"s": S, "b": B, "m": M, "v": V, "n": np.zeros_like(X)}
+    for opset in opsets:
+        made = model(nodes, {"x": X.shape}, constants, opset)
+        for fusion in ("none", "full"):
+            actual = ulpscope.Engine(made, fusion=fusion).run({"x": X})["y"]
+            np.testing.assert_allclose(actual, expected, 1e-5, 1e-6, err_msg=f"opset {opset}")
+        if form in ("BatchNormalization", "Reshape, then an axis"):
+            typed, _ = ulpscope.convert(made, precision="fp16", data=[{"x": X}])
+            np.testing.assert_allclose(ulpscope.Engine(typed).run({"x": X})["y"], expected, 0.01, 0.01)
+
+
+@pytest.mark.parametrize("opset, made", [
+    (1, node("Split", ["x", "parts"], ["y", "z"])), (5, node("Tile", ["x", "parts", "parts"], ["y"])),
+])  # fmt: skip
+def test_inputs_that_were_others_are_refused(opset, made):
+    with pytest.raises(ulpscope.Error, match=f"has a form of opset {opset} that is not supported"):
+        ulpscope.Engine(model([made], {"x": [4]}, {"parts": np.float32([2, 2])}, opset))
