@@ -69,6 +69,9 @@ std::optional<std::int64_t> gather_axis(const Layer& layer, std::int64_t rank) {
 bool is_where(const Layer& layer) { return layer.op->function == Function::kWhere; }
 bool is_nan_test(const Layer& layer) { return layer.op->function == Function::kIsNan; }
 bool is_pad(const Layer& layer) { return layer.op->function == Function::kPad; }
+bool is_top_k(const Layer& layer) { return layer.op->name == "TopK"; }
+bool is_arg_max(const Layer& layer) { return layer.op->name == "ArgMax"; }
+bool is_arg_min(const Layer& layer) { return layer.op->name == "ArgMin"; }
 bool is_nearest_resize(const Layer& layer) {
   return is_resize(layer) && layer.attributes.text("mode", "nearest") == "nearest";
 }

@@ -52,6 +52,9 @@ bool is_where(const Layer& layer);
 bool is_nan_test(const Layer& layer);
 /// Elements are put around input 0, copies of its own or of a constant.
 bool is_pad(const Layer& layer);
+bool is_top_k(const Layer& layer);
+bool is_arg_max(const Layer& layer);
+bool is_arg_min(const Layer& layer);
 /// Every element of the result is one of input 0, chosen by the shapes and parameters alone: Resize in mode nearest.
 bool is_nearest_resize(const Layer& layer);
 

@@ -11,7 +11,6 @@
 
 #include "core/file.h"
 #include "core/messages.h"
-#include "graph/repair.h"
 #include "precision/answer_parts.h"
 #include "precision/build_record.h"
 #include "precision/lowest.h"
@@ -33,8 +32,6 @@ constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable",
 constexpr std::array<std::string_view, 10> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
                                                        "resolution", "rounding",  "measured",     "requested",
                                                        "singular",   "faster"};
-constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
-                                                         "int8-scale"};
 
 Json from_field(double value) { return from_double(value); }
 Json from_field(Precision value) { return name_of(value); }
@@ -113,42 +110,6 @@ KeptLayer to_layer(const Reader& reader) {
   visit_reason(layer.reason, reader_of(reason));
   read_exponents(reason, layer.reason);
   return layer;
-}
-
-Json from_change(double value) { return from_double(value); }
-Json from_change(const std::vector<std::int8_t>& exponents) { return exponents; }
-Json from_change(const std::vector<ScaleEdit>& edits) {
-  Json result = Json::array();
-  for (const ScaleEdit& edit : edits)
-    result.push_back(
-        {{"kind", name_of(edit.kind)}, {"name", edit.name}, {"input", edit.input}, {"exponent", edit.exponent}});
-  return result;
-}
-
-ScaleEdit to_edit(const Reader& reader) {
-  ScaleEdit edit;
-  edit.kind = json::to_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
-  edit.name = reader.at("name").text();
-  const auto within = [&](const char* key, std::int64_t least, std::int64_t most) {
-    return reader.at(key).integer(least, most, fmt::format("a number from {} to {}", least, most));
-  };
-  edit.input = within("input", 0, 1 << 20);
-  edit.exponent = within("exponent", -64, 64);
-  return edit;
-}
-
-void to_change(const Reader& reader, double& value) { value = reader.real(); }
-void to_change(const Reader& reader, int& exponent) {
-  const double value = reader.real();
-  if (!(std::abs(value) <= static_cast<double>(kMostExponents))) reader.fail("an exponent of 2");
-  exponent = static_cast<int>(value);
-}
-void to_change(const Reader& reader, std::vector<std::int8_t>& exponents) {
-  reader.each(
-      [&](const Reader& each) { exponents.push_back(each.integer<std::int8_t>(0, 127, "an exponent of 0 to 127")); });
-}
-void to_change(const Reader& reader, std::vector<ScaleEdit>& edits) {
-  reader.each([&](const Reader& each) { edits.push_back(to_edit(each)); });
 }
 
 /// The names of layers that the rest of the file numbers, in the network's order.
@@ -365,39 +326,7 @@ void read_figures(const Reader& reader, Answer& answer) {
 
 }  // namespace
 
-namespace json {
-
-Json from_repair(const Repair& repair) {
-  Json result = {{"kind", kind_of(repair)}, {"name", repair.name}, {"limit", from_double(0)}, {"text", repair.text}};
-  if (!std::isnan(repair.used_after))
-    result["used"] = {from_double(repair.used_before), from_double(repair.used_after)};
-  std::visit(
-      [&](const auto& change) {
-        change.visit(change, [&](const char* key, const auto& value) { result[key] = from_change(value); });
-      },
-      repair.change);
-  return result;
-}
-
-Repair to_repair(const Reader& reader) {
-  auto change = change_of_kind(in_current_spelling(reader.at("kind").text()));
-  if (!change) reader.at("kind").fail(fmt::format("one of {}", fmt::join(repair_kinds(), ", ")));
-  std::visit(
-      [&](auto& each) { each.visit(each, [&](const char* key, auto& value) { to_change(reader.at(key), value); }); },
-      *change);
-  Repair repair{reader.at("name").text(), std::move(*change), reader.at("text").text()};
-  if (reader.has("used")) {
-    const auto used = json::to_reals(reader.at("used"), 2, "two shares of the tolerance, before and after");
-    repair.used_before = used[0];
-    repair.used_after = used[1];
-  }
-  return repair;
-}
-
-}  // namespace json
-
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
-std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[static_cast<std::size_t>(kind)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
 
 /// A line for each key, and one for each element of what is a list or an object.

@@ -12,6 +12,7 @@
 #include "calibration/calibration.h"
 #include "core/messages.h"
 #include "engine/quantized_choices.h"
+#include "ops/forms.h"
 #include "precision/value_counts.h"
 
 namespace ulpscope {
@@ -42,22 +43,21 @@ constexpr double kMoves = 0.25;  ///< Of the logarithm of a probability.
 
 CloseChoices::CloseChoices(const Specialization& spec, const Assignment& chosen) : spec_(spec), chosen_(chosen) {
   for (const auto& [id, layer] : spec.network->layers.items()) {
-    const std::string_view name = layer.op->name;
     const TensorId input = layer.input(0);
     if (spec.folded[id] || input == kNone || spec.is_constant(input) || !is_floating(spec.type(input))) continue;
     Choice choice{id};
-    if (name == "Softmax" || name == "LogSoftmax") {
+    if (layer.op->kind == OpKind::kSoftmax) {
       choice.softmax = true;
       large_[input] = 0;
-    } else if (name == "TopK") {
+    } else if (ops::is_top_k(layer)) {
       const TensorId count = layer.input(1);
       if (count != kNone && !spec.is_constant(count)) continue;
       choice.count = count == kNone ? layer.attributes.integer("k", 1)
                                     : spec.value(count).cast(DataType::kInt64).values<std::int64_t>()[0];
       if (layer.attributes.integer("largest", 1) == 0) choice.sign = -1;
-    } else if (name == "ArgMin") {
+    } else if (ops::is_arg_min(layer)) {
       choice.sign = -1;
-    } else if (name != "ArgMax") {
+    } else if (!ops::is_arg_max(layer)) {
       continue;
     }
     choices_.push_back(choice);
@@ -68,7 +68,7 @@ TensorId CloseChoices::operand(const Choice& choice) const { return spec_.networ
 
 std::int64_t CloseChoices::axis_of(const Choice& choice, std::size_t rank) const {
   const Layer& layer = spec_.network->layer(choice.layer);
-  const bool first = layer.op->name == "ArgMax" || layer.op->name == "ArgMin";
+  const bool first = ops::is_arg_max(layer) || ops::is_arg_min(layer);
   const std::int64_t axis = layer.attributes.integer("axis", first ? 0 : -1);
   return axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
 }
@@ -103,7 +103,10 @@ void CloseChoices::count(const Choice& choice, const Tensor& exact, const Tensor
     if (n <= choice.count || choice.count < 1) return;
     double squares = 0;
     for (std::int64_t i = 0; i < n; ++i)
-      if (const double d = static_cast<double>(y[at + i * by]) - x[at + i * by]; std::isfinite(d)) squares += d * d;
+      if (std::isnan(x[at + i * by]))
+        return;  // Has no order.
+      else if (const double d = static_cast<double>(y[at + i * by]) - x[at + i * by]; std::isfinite(d))
+        squares += d * d;
     const double error = std::sqrt(squares / static_cast<double>(n));
     if (error == 0 || (choice.softmax && error < kMoves)) return;
     order.resize(static_cast<std::size_t>(n));
@@ -151,8 +154,7 @@ void CloseChoices::warn(Trials& trials) const {
   log_warning(
       "[search] {} layer(s) choose between values that differ by less than rounding errors of the answer do: {}. "
       "Another program rounds in other places and may choose otherwise, and its outputs then err by more than the "
-      "answer "
-      "says; try verify with many samples there, or keep more of the layers ahead of these",
+      "answer says; try verify with many samples there, or keep more of the layers ahead of these",
       layers.size(), first_names(layers));
 }
 

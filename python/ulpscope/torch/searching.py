@@ -179,12 +179,10 @@ def _warn(refusals: Sequence[Refusal], keeps: bool) -> None:
 
 def own_layers(graph: Graph, answer: Answer, refusals: Sequence[Refusal]) -> list[str]:
     """Of the modules in the way: those that have a precision. TopK and ScatterND only move values."""
-    values = answer._values
-    if values["network"] is None:
-        return []
+    network = answer._values["network"] or {"layer": [], "precision": []}
     modules = {name for refusal in refusals for name in refusal.modules}
-    rows = zip(values["network"]["layer"], values["network"]["precision"])
-    names = [values["names"][layer] for layer, precision in rows if precision is not None]
+    rows = zip(network["layer"], network["precision"])
+    names = [answer._values["names"][layer] for layer, precision in rows if precision is not None]
     return [name for name in names if graph.modules.get(name) in modules]
 
 

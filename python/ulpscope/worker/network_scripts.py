@@ -49,12 +49,10 @@ def postprocess_network(server: Any, path: str, function: str, network: Dict[str
 
 
 def _describe_config(config: Any, flags: Any) -> Dict[str, Any]:
-    profiles: List[Dict[str, Any]] = []
-    for profile in config._profiles:
-        profiles.append({name: [list(shape) for shape in shapes] for name, shapes in profile._shapes.items()})
+    shapes = [profile._shapes.items() for profile in config._profiles]
     return {
         "flags": [flag.name for flag in flags if config.get_flag(flag)],
-        "profiles": profiles,
+        "profiles": [{name: [list(each) for each in sizes] for name, sizes in items} for items in shapes],
         "calibrator": config.int8_calibrator is not None,
     }
 

@@ -19,12 +19,10 @@ def onnx_prepare(server: Any) -> Dict[str, bool]:
     if server is not None:
         # A process of checks has nothing to tidy up, and to tear down what it imported takes as long as such a check.
         atexit.register(os._exit, 0)
-    found = {}
-    for name in ("onnx", "onnxruntime"):
-        try:
+    found = {"onnx": False, "onnxruntime": False}
+    for name in found:
+        with contextlib.suppress(ImportError):
             found[name] = (name == "onnx" and _extension() is not None) or importlib.import_module(name) is not None
-        except ImportError:
-            found[name] = False
     return found
 
 
@@ -34,10 +32,8 @@ def _extension() -> Any:
     name = "onnx.onnx_cpp2py_export"
     if name not in sys.modules and "onnx" not in sys.modules:
         with contextlib.suppress(ImportError, ValueError):
-            package_spec = importlib.util.find_spec("onnx")
-            spec = package_spec and importlib.machinery.PathFinder.find_spec(
-                name, package_spec.submodule_search_locations
-            )
+            onnx = importlib.util.find_spec("onnx")
+            spec = onnx and importlib.machinery.PathFinder.find_spec(name, onnx.submodule_search_locations)
             if spec and spec.loader:
                 extension = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(extension)

@@ -157,7 +157,7 @@ int Lowering::add_dynamic_product(const LayerKernel& kernel, const ops::Recurren
 bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
   using Input = RecurrentInput;
   const Layer& l = layer(kernel.layer);
-  if (kernel.open || l.op->name != "DynamicQuantizeLSTM") return false;
+  if (kernel.open || !ops::is_dynamic_lstm(l)) return false;
   for (const int i : {1, 2, 3, 7, 8, 9, 10, 11})
     if (l.input(i) != kNone && !spec_.is_constant(l.input(i))) return false;
   const auto form = ops::dynamic_form(l, shape(l.inputs[0]), shape(l.inputs[1]), shape(l.inputs[2]));

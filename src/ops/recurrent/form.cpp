@@ -85,9 +85,10 @@ RecurrentSizes dynamic_sizes(const Layer& layer, const Shape& x, Shape w, Shape 
   return recurrent_sizes(layer, x, w, r, 4);
 }
 
+bool is_dynamic_lstm(const Layer& layer) { return layer.op->name == "DynamicQuantizeLSTM"; }
+
 std::optional<RecurrentForm> dynamic_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r) {
-  if (layer.op->name != "DynamicQuantizeLSTM" || !has_activations(layer, {"sigmoid", "tanh", "tanh"}) ||
-      layer.input(4) != kNone)
+  if (!is_dynamic_lstm(layer) || !has_activations(layer, {"sigmoid", "tanh", "tanh"}) || layer.input(4) != kNone)
     return std::nullopt;
   RecurrentForm form;
   form.cell = RecurrentCell::kLstm;

@@ -59,6 +59,7 @@ std::optional<RecurrentForm> recurrent_form(const Layer& layer, const Shape& x, 
 
 /// DynamicQuantizeLSTM: an LSTM with W and R as bytes, [directions, input or hidden, 4 * hidden]; its inputs 8 to 11
 /// are the scale and the zero point of W, and those of R: one for each direction, or for each column of each.
+bool is_dynamic_lstm(const Layer& layer);
 RecurrentSizes dynamic_sizes(const Layer& layer, const Shape& x, Shape w, Shape r);
 /// As recurrent_form() of such a layer.
 std::optional<RecurrentForm> dynamic_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r);
