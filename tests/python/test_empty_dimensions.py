@@ -84,6 +84,8 @@ def test_layers_of_nothing(op, fusion, constants):
     options.log_severity_level = 4
     compared = 0
     for empty, arrays in variants(inputs):
+        if op.startswith("Conv") and arrays[0].shape[1] == 0:
+            continue  # ONNX Runtime leaves results of no channels as its heap has them.
         model = model_of(op, attributes, arrays, constants)
         feed = {f"i{i}": array for i, array in enumerate(arrays[: 1 if constants else None])}
         try:

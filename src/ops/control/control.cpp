@@ -231,9 +231,9 @@ Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std
   std::vector<Shape> incoming{Shape{}, Shape{}};
   bool all = true;
   for (std::size_t k = 0; k < state.size(); ++k) {
-    incoming.push_back(state[k].shape());
-    declared.push_back(declared_shape(network, network.inputs[k + 2]));
-    all &= declared.back().has_value();
+    const auto& own = declared.emplace_back(declared_shape(network, network.inputs[k + 2]));
+    incoming.push_back(own && std::ssize(*own) != state[k].rank() ? *own : state[k].shape());
+    all &= own.has_value();
   }
   for (int capture : body.captures) incoming.push_back(ctx.input(capture).shape());
   if (auto shape = declared_shape(network, network.outputs[output]); shape && !all) return *std::move(shape);
