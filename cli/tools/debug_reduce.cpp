@@ -8,6 +8,7 @@
 
 #include "args/debug.h"
 #include "compare/json_files.h"
+#include "compare/log_levels.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"

@@ -17,6 +17,7 @@
 #include "core/messages.h"
 #include "tools/inspect.h"
 #include "tools/inspect_text.h"
+#include "tools/tool.h"
 #include "ulpscope/answer.h"
 
 namespace ulpscope::cli {

@@ -20,6 +20,7 @@
 #include "core/text.h"
 #include "runtime/engine.h"
 #include "tools/inspect.h"
+#include "tools/tool.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {

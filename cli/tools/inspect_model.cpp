@@ -14,6 +14,7 @@
 #include "tools/network_setup.h"
 #include "tools/run_engine.h"
 #include "tools/run_options.h"
+#include "tools/tool.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "compare/log_levels.h"
 #include "compare/results.h"
 #include "core/file.h"
 #include "core/messages.h"

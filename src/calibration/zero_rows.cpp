@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "calibration/row_range.h"
+#include "calibration/scaling_model.h"
 
 namespace ulpscope {
 

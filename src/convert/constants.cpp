@@ -8,6 +8,7 @@
 #include "convert/casts.h"
 #include "convert/selection.h"
 #include "core/messages.h"
+#include "engine/fusion.h"
 #include "graph/dequantized_constant.h"
 
 namespace ulpscope {

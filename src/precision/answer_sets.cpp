@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/messages.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope {
 namespace {

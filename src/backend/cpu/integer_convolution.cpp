@@ -179,7 +179,7 @@ class IntegerConvolution final : public Kernel, PlaneWindow {
 
   template <typename T, typename To>
   void copy_patches(const T* images, Index first, Index count, To zero, To* to) const {
-    const Index stride = stride_ * static_cast<Index>(sizeof(std::int16_t) / sizeof(To));
+    const Index stride = stride_ * (sizeof(To) == 1 ? 2 : 1);
     Index column = first % output_[1], row = first / output_[1];
     for (; count > 0; --count, to += stride) {
       copy_patch(images, row, column, zero, to, stride);

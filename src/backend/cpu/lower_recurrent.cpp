@@ -173,8 +173,8 @@ bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
   const auto padded = [&](const Tensor& rows, std::int64_t gates) {
     return pad_gates(rows, gates, s.hidden, width, 1).reshaped({s.directions * gates * width});
   };
-  const Tensor of_state = by_bytes ? turned_gates<std::int16_t>(r.centered, s.hidden, width, DataType::kInt16)
-                                   : turned_gates<float>(r.centered, s.hidden, s.hidden, DataType::kFloat32);
+  Tensor of_state = by_bytes ? turned_gates<std::int16_t>(r.centered, s.hidden, width, DataType::kInt16)
+                             : turned_gates<float>(r.centered, s.hidden, s.hidden, DataType::kFloat32);
   RecurrentSpec spec{*form,
                      [of_state] { return of_state; },
                      fmt::format("{}|{}, less {}", constants_.key(l.inputs[2]), by_bytes ? "bytes" : "turned",

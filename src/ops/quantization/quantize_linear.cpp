@@ -5,6 +5,7 @@
 
 #include "core/division.h"
 #include "core/parallel.h"
+#include "core/vector_clones.h"
 #include "formats/coded_elements.h"
 #include "formats/rounding.h"
 #include "ops/conversion/narrowing.h"
