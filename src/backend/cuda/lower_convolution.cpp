@@ -319,8 +319,8 @@ Convolutions::ConvolutionFold Convolutions::fold_convolution(const ProductKernel
   };
   if (bias) add_bias();
   // In float32 what cuDNN has compiled beforehand is the bias and Relu. Anything else takes it 10 times as long (1x1
-  // convolutions with a residual on an H200: 14 us become 210), and Relu without a bias up to 400 times (3x3, 128
-  // channels to 32, 384 x 384: 17 ms). Its functions have the digits of 16-bit results only (tanh: 9e-6 off).
+  // convolutions with a residual on an H200: 14 us become 210), Relu without a bias, too (3x3, 128 channels to 32 at
+  // 384 x 384: 17 ms). Its functions have the digits of 16-bit results only (tanh: 9e-6 off).
   const bool relu_alone = type == DataType::kFloat32 && !spec.tf32, functions = with.stored != DataType::kFloat32;
   Register done = 0, user = -1;
   while (done != source) {
