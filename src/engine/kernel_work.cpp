@@ -110,6 +110,8 @@ class WorkOfGroup {
     return patches ? KernelKind::kProduct : is_irregular(channels) ? KernelKind::kIrregular : KernelKind::kConvolution;
   }
 
+  bool is_narrow() const { return form_of(precision_).read_type() != DataType::kFloat32; }
+
   /// Libraries have their fast kernels for images, without gaps, whose channels in 16 bits are whole words of 16 bytes;
   /// channels of an image are filled up. What integers take does not differ by that.
   bool is_irregular(std::int64_t channels) const {
@@ -117,9 +119,8 @@ class WorkOfGroup {
     const Shape& weights = *shape_of(head().input(1));
     const std::vector<std::int64_t> dilations = head().attributes.ints("dilations");
     const auto aligned = [&](std::int64_t count) { return count % kFewChannels == 0 || count < kWholeWord; };
-    const bool narrow = form_of(precision_).read_type() != DataType::kFloat32;
     return weights.size() > 4 || std::ranges::any_of(dilations, [](std::int64_t d) { return d > 1; }) ||
-           (narrow && !(aligned(channels) && aligned(weights[0])));
+           (is_narrow() && !(aligned(channels) && aligned(weights[0])));
   }
 
   std::optional<KernelKind> kind_of_layer(const Layer& last) const {
@@ -199,7 +200,7 @@ class WorkOfGroup {
     if (kind == KernelKind::kProduct && ops::is_convolution(head())) return group_.layers.size() > 1;
     const bool convolution =
         kind == KernelKind::kConvolution || kind == KernelKind::kIrregular || kind == KernelKind::kGrouped;
-    const bool narrow = form_of(precision_).read_type() != DataType::kFloat32;
+    const bool narrow = is_narrow();
     for (std::size_t i = 1; i < group_.layers.size(); ++i) {
       const Layer& each = layer(i);
       const Function f = each.op->function;

@@ -18,26 +18,16 @@
 namespace ulpscope {
 namespace {
 
-/// A tensor as rows along an axis: body(first element, elements, their distance).
-template <typename Body>
-void for_rows(const Shape& shape, std::int64_t axis, const Body& body) {
-  const auto at = static_cast<std::size_t>(axis);
-  const std::int64_t n = shape[at];
-  const auto product = [](auto begin, auto end) {
-    return std::accumulate(begin, end, std::int64_t{1}, std::multiplies());
-  };
-  const std::int64_t inner = product(shape.begin() + axis + 1, shape.end());
-  const std::int64_t outer = product(shape.begin(), shape.begin() + axis);
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t i = 0; i < inner; ++i) body(o * n * inner + i, n, inner);
-}
-
 /// What rounding may move a value by, as a share of it; coarse elements err less in a sum than alone.
 double step_of(Precision precision) {
   return is_float(precision) ? std::ldexp(0.5, -range_of(precision).mantissa_bits) : 0x1p-6;
 }
 
 constexpr double kMoves = 0.25;  ///< Of the logarithm of a probability.
+
+std::span<const float> row_at(const ops::Rows& rows, std::int64_t row) {
+  return {rows.tensor.data<float>() + row * rows.length, static_cast<std::size_t>(rows.length)};
+}
 
 }  // namespace
 
@@ -66,11 +56,13 @@ CloseChoices::CloseChoices(const Specialization& spec, const Assignment& chosen)
 
 TensorId CloseChoices::operand(const Choice& choice) const { return spec_.network->layer(choice.layer).inputs[0]; }
 
-std::int64_t CloseChoices::axis_of(const Choice& choice, std::size_t rank) const {
+std::optional<ops::Rows> CloseChoices::rows_of(const Choice& choice, const Tensor& values) const {
   const Layer& layer = spec_.network->layer(choice.layer);
-  const bool first = ops::is_arg_max(layer) || ops::is_arg_min(layer);
-  const std::int64_t axis = layer.attributes.integer("axis", first ? 0 : -1);
-  return axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
+  const auto axes_of = choice.softmax         ? layer.op->axes
+                       : ops::is_top_k(layer) ? ops::axes_of_attribute<-1>
+                                              : ops::axes_of_attribute<0>;
+  const auto axes = axes_of(layer, values.rank(), nullptr);
+  return axes ? std::optional(ops::to_rows(values, *axes)) : std::nullopt;
 }
 
 void CloseChoices::add(TensorId tensor, const Tensor& given) {
@@ -85,42 +77,43 @@ void CloseChoices::add(TensorId tensor, const Tensor& given) {
   const double step = std::max(step_of(own), is_float(lowest) ? step_of(lowest) : 0.0);
   for (const Choice& choice : choices_) {
     if (!choice.softmax || operand(choice) != tensor) continue;
-    for_rows(values.shape(), axis_of(choice, values.rank()), [&](std::int64_t at, std::int64_t n, std::int64_t by) {
-      float most = -std::numeric_limits<float>::infinity();
-      for (std::int64_t i = 0; i < n; ++i) most = std::max(most, values.data<float>()[at + i * by]);
+    const auto rows = rows_of(choice, values);
+    for (std::int64_t row = 0; rows && row < rows->count; ++row) {
+      const std::span<const float> x = row_at(*rows, row);
+      const float most = std::accumulate(x.begin(), x.end(), -std::numeric_limits<float>::infinity(),
+                                         [](float a, float b) { return std::max(a, b); });
       if (std::isfinite(most) && std::fabs(most) * step >= kMoves) found->second = 1;
-    });
+    }
   }
 }
 
+bool CloseChoices::is_close(const Choice& choice, std::span<const float> x, std::span<const float> y) {
+  if (std::ssize(x) <= choice.count || choice.count < 1) return false;
+  double squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) return false;  // Has no order.
+    if (const double d = static_cast<double>(y[i]) - x[i]; std::isfinite(d)) squares += d * d;
+  }
+  const double error = std::sqrt(squares / static_cast<double>(x.size()));
+  if (error == 0 || (choice.softmax && error < kMoves)) return false;
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto next = order.begin() + choice.count;
+  const auto value = [&](std::size_t i) { return choice.sign * x[i]; };
+  std::ranges::nth_element(order, next, std::greater(), value);
+  const std::size_t last = *std::ranges::min_element(order.begin(), next, std::less(), value);
+  const double gap = choice.sign * (static_cast<double>(x[last]) - x[*next]);
+  // Equal values that are rounded alike stay in the order of their places.
+  if (gap == 0 && x[last] == y[last] && x[*next] == y[*next]) return false;
+  return gap <= 2 * error;
+}
+
 void CloseChoices::count(const Choice& choice, const Tensor& exact, const Tensor& low, Found& found) const {
-  if (exact.shape() != low.shape() || exact.rank() == 0) return;
-  const float *x = exact.data<float>(), *y = low.data<float>();
+  if (exact.shape() != low.shape()) return;
+  const auto x = rows_of(choice, exact), y = rows_of(choice, low);
   const std::int64_t before = found.close;
-  std::vector<std::int64_t> order;
-  for_rows(exact.shape(), axis_of(choice, exact.rank()), [&](std::int64_t at, std::int64_t n, std::int64_t by) {
-    ++found.rows;
-    if (n <= choice.count || choice.count < 1) return;
-    double squares = 0;
-    for (std::int64_t i = 0; i < n; ++i)
-      if (std::isnan(x[at + i * by]))
-        return;  // Has no order.
-      else if (const double d = static_cast<double>(y[at + i * by]) - x[at + i * by]; std::isfinite(d))
-        squares += d * d;
-    const double error = std::sqrt(squares / static_cast<double>(n));
-    if (error == 0 || (choice.softmax && error < kMoves)) return;
-    order.resize(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), at);
-    for (std::int64_t& i : order) i = at + (i - at) * by;
-    const auto next = order.begin() + choice.count;
-    std::ranges::nth_element(order, next, std::greater(), [&](std::int64_t i) { return choice.sign * x[i]; });
-    const std::int64_t last =
-        *std::ranges::min_element(order.begin(), next, std::less(), [&](std::int64_t i) { return choice.sign * x[i]; });
-    const double gap = choice.sign * (static_cast<double>(x[last]) - x[*next]);
-    // Equal values that are rounded alike stay in the order of their places.
-    if (gap == 0 && x[last] == y[last] && x[*next] == y[*next]) return;
-    if (gap <= 2 * error) ++found.close;
-  });
+  for (std::int64_t row = 0; x && row < x->count; ++row, ++found.rows)
+    found.close += is_close(choice, row_at(*x, row), row_at(*y, row)) ? 1 : 0;
   found.samples += found.close > before ? 1 : 0;
 }
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "graph/assignment.h"
+#include "ops/rows.h"
 #include "precision/trials.h"
 
 namespace ulpscope {
@@ -35,7 +38,9 @@ class CloseChoices {
     std::int64_t close = 0, rows = 0;
   };
   void count(const Choice& choice, const Tensor& exact, const Tensor& low, Found& found) const;
-  std::int64_t axis_of(const Choice& choice, std::size_t rank) const;
+  static bool is_close(const Choice& choice, std::span<const float> x, std::span<const float> y);
+  /// Of what the layer chooses from. Nothing where it has no such axis.
+  std::optional<ops::Rows> rows_of(const Choice& choice, const Tensor& values) const;
   TensorId operand(const Choice& choice) const;
 
   const Specialization& spec_;

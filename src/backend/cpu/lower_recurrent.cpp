@@ -117,9 +117,10 @@ int Lowering::add_dynamic_product(const LayerKernel& kernel, const ops::Recurren
   product.type_a = DataType::kUInt8;
   product.key_b = fmt::format("{}|gates of {}, less {}", constants_.key(l.inputs[1]), width,
                               l.input(9) == kNone ? std::string() : constants_.key(l.inputs[9]));
-  const Tensor turned = turned_gates<std::int16_t>(w.centered, s.hidden, width, DataType::kInt16);
   if (is_held_by_int8(w.centered)) product.type_b = DataType::kInt8;
-  product.constant_b = [turned, shape = Shape{product.n, product.k}] { return turned.reshaped(shape); };
+  product.constant_b = [w = w.centered, hidden = s.hidden, width, shape = Shape{product.n, product.k}] {
+    return turned_gates<std::int16_t>(w, hidden, width, DataType::kInt16).reshaped(shape);
+  };
   Tensor bias = Tensor(DataType::kFloat32, {product.n});
   std::fill_n(bias.data<float>(), product.n, 0.0F);
   const auto padded = [&](const Tensor& rows) { return pad_gates(rows, 4, s.hidden, width, 1).reshaped({product.n}); };
@@ -173,10 +174,12 @@ bool Lowering::lower_dynamic_lstm(const LayerKernel& kernel) {
   const auto padded = [&](const Tensor& rows, std::int64_t gates) {
     return pad_gates(rows, gates, s.hidden, width, 1).reshaped({s.directions * gates * width});
   };
-  Tensor of_state = by_bytes ? turned_gates<std::int16_t>(r.centered, s.hidden, width, DataType::kInt16)
-                             : turned_gates<float>(r.centered, s.hidden, s.hidden, DataType::kFloat32);
+  const auto of_state = [r = r.centered, by_bytes, hidden = s.hidden, width] {
+    return by_bytes ? turned_gates<std::int16_t>(r, hidden, width, DataType::kInt16)
+                    : turned_gates<float>(r, hidden, hidden, DataType::kFloat32);
+  };
   RecurrentSpec spec{*form,
-                     [of_state] { return of_state; },
+                     of_state,
                      fmt::format("{}|{}, less {}", constants_.key(l.inputs[2]), by_bytes ? "bytes" : "turned",
                                  l.input(11) == kNone ? std::string() : constants_.key(l.inputs[11])),
                      {},
