@@ -81,7 +81,7 @@ std::string describe(const ConvolutionSpec& spec) {
                      to_string(spec.pads_begin), to_string(spec.pads_end));
 }
 
-void check_case(const Case& c, const shim::Kernels& kernels, std::size_t number, std::mt19937& random) {
+void check_case(const Case& c, bool depthwise, const shim::Kernels& kernels, std::size_t number, std::mt19937& random) {
   SCOPED_TRACE(describe(c.spec));
   const std::int64_t count = num_elements(c.spec.output);
   const Elements x = random_elements(num_elements(c.spec.input), c.spec.operands, false, random);
@@ -93,7 +93,8 @@ void check_case(const Case& c, const shim::Kernels& kernels, std::size_t number,
     std::memcpy(buffer->data(), from.bytes.data(), from.bytes.size());
     return buffer;
   };
-  const auto gx = guarded(x), gw = guarded(w), gb = guarded(bias), gr = guarded(residual);
+  const auto gx = guarded(x), gw = guarded(depthwise ? for_generated_kernel(c.spec, w) : w), gb = guarded(bias),
+             gr = guarded(residual);
   const shim::GuardedBuffer y(static_cast<std::size_t>(count) * size_of(c.spec.stored), 16, 0xff);
   const shim::GuardedBuffer sums(static_cast<std::size_t>(count) * 4, 16, 0xff);
   ASSERT_EQ(kernels.run(number, {gx->data(), gw->data(), gb->data(), gr->data(), y.data(), sums.data()}), "");
@@ -128,18 +129,20 @@ TEST(ConvolutionSource, IsTheDefinition) {
   std::mt19937 random(start);
   std::vector<Case> cases;
   std::vector<KernelSource> sources;
+  std::vector<bool> depthwise;
   for (int i = 0; i < 40; ++i) {
     cases.push_back(random_case(random));
     // Every form of a kernel, and the tiles of large convolutions, for small ones too.
     const Case& c = cases.back();
     const ConvolutionCode code(c.spec, c.program, c.loads, c.outputs);
     const std::int64_t busy_threads = i % 2 == 0 ? kBusyThreads : 1;
-    const bool depthwise = has_depthwise_source(c.spec) && i % 8 != 0;
-    sources.push_back(depthwise ? depthwise_source(code, busy_threads) : tiled_source(code, busy_threads));
+    depthwise.push_back(has_depthwise_source(c.spec) && i % 8 != 0);
+    sources.push_back(depthwise.back() ? depthwise_source(code, busy_threads) : tiled_source(code, busy_threads));
   }
   const shim::Kernels kernels(sources, compiler);
   ASSERT_EQ(kernels.error(), "");
-  for (std::size_t i = 0; i < cases.size() && !HasFatalFailure(); ++i) check_case(cases[i], kernels, i, random);
+  for (std::size_t i = 0; i < cases.size() && !HasFatalFailure(); ++i)
+    check_case(cases[i], depthwise[i], kernels, i, random);
 }
 
 TEST(ConvolutionSource, CompilesForEveryArchitecture) {

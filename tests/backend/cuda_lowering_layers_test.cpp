@@ -105,6 +105,27 @@ TEST(CudaLoweringOfLayers, Convolutions) {
   }
 }
 
+TEST(CudaLoweringOfLayers, GroupsOfManyTapsAreProducts) {
+  Nets nets;
+  Net& n = nets.net("groups of many taps");
+  const auto x = n.input("x", {2, 32, 21}), z = n.input("z", {2, 16, 9, 11});
+  n.output(n.add(
+      "Relu", {n.add("Conv", {x, n.weight({16, 8, 33}), n.weight({16})}, {A("group", 4), A("pads", Ints{16, 17})})}));
+  n.output(n.add("Conv",
+                 {n.add("Transpose", {n.input("w", {2, 90, 16})}, {A("perm", Ints{0, 2, 1})}), n.weight({8, 8, 40})},
+                 {A("group", 2), A("strides", Ints{3}), A("dilations", Ints{2})}));
+  n.output(n.add("Conv", {z, n.weight({8, 8, 6, 6})},
+                 {A("group", 2), A("pads", Ints{1, 0, 2, 3}), A("strides", Ints{2, 1}), A("dilations", Ints{1, 2})}));
+  expect_same(nets.all(), {});
+  FakeDevice device;
+  int batches = 0;
+  const Steps steps = lowered(n.finish(), {{2, 32, 21}, {2, 16, 9, 11}, {2, 90, 16}},
+                              options_of({Precision::kFP16}, Fusion::kFull), device);
+  for (const Step& step : steps.steps)
+    if (const auto* product = std::get_if<ProductStep>(&step.work)) batches += product->spec.batch;
+  EXPECT_EQ(batches, 4 + 2 + 2);
+}
+
 TEST(CudaLoweringOfLayers,
      ReluComesBehindABias) {  // cuDNN has but a slow plan in float32 for Relu alone.
   Net n("relu without a bias");

@@ -41,6 +41,13 @@ static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 struct Dim3 { unsigned x = 0, y = 0, z = 0; };
 static Dim3 threadIdx, blockIdx, blockDim, gridDim;
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    result |= (unsigned)(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+  return result;
+}
 static float __int_as_float(int x) { return __uint_as_float(x); }
 static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
@@ -90,17 +97,22 @@ static void run_block() {
   }
   for (bool live = true; live;) {
     live = false;
+    // Warps meet at a barrier, each when it gets there.
+    bool barrier = true, done = false;
+    for (unsigned i = 0; i < n; ++i) {
+      barrier &= all[i].wait == kBarrier || all[i].wait == kDone;
+      done |= all[i].wait == kDone;
+    }
     for (unsigned i = 0; i < n; ++i) {
       if (all[i].wait == kDone) continue;
+      live = true;
+      if (all[i].wait == kBarrier && !barrier) continue;
+      if (all[i].wait == kBarrier && done) failure = "threads of a block wait at different places";
       threadIdx.x = i;
       swapcontext(&home, &all[i].context);
-      live |= all[i].wait != kDone;
     }
-    for (unsigned i = 1; i < n; ++i) {
-      const Wait a = all[i - 1].wait, b = all[i].wait;
-      if ((a == kBarrier) != (b == kBarrier)) failure = "threads of a block wait at different places";
-      if (i % 32 != 0 && a != b) failure = "threads of a warp wait at different places";
-    }
+    for (unsigned i = 1; i < n; ++i)
+      if (i % 32 != 0 && all[i - 1].wait != all[i].wait) failure = "threads of a warp wait at different places";
     if (failure != nullptr) return;
   }
 }
@@ -212,6 +224,16 @@ inline std::string portable_prelude() {
       {"subtracted_f16x2",
        "DEVICE u32 subtracted_f16x2(u32 a, u32 b) { return pair_f16(widen_f16(a) - widen_f16(b), widen_f16(a >> 16) - "
        "widen_f16(b >> 16)); }"},
+      {"fused_f16x2",
+       "DEVICE u32 fused_f16x2(u32 a, u32 b, u32 c) { const auto one = [](u32 x, u32 y, u32 z) { return "
+       "narrow_f16(fmaf(widen_f16(x), widen_f16(y), widen_f16(z))); }; return one(a, b, c) | (u32)one(a >> 16, b >> "
+       "16, "
+       "c >> 16) << 16; }"},
+      {"picked", "DEVICE u32 picked(u32 a, u32 mask, u32 c) { return a & mask | c; }"},
+      {"halves_e4m3",
+       "DEVICE u32 halves_e4m3(u16 x) { return multiplied_f16x2((x & 0x80u) << 8 | (x & 0x7fu) << 7 | (x & 0x8000u) << "
+       "16 "
+       "| (x & 0x7f00u) << 15, 0x5c005c00u); }"},
       {"streamed", "DEVICE uint4 streamed(const u8* p) { return *(const uint4*)p; }"},
       {"multiply_f16",
        "DEVICE void multiply_f16(float (&d)[4], const u32 (&a)[4], u32 b, u32 b1) { multiply_lanes(d, a, b, b1, "

@@ -50,6 +50,22 @@ inline Elements random_elements(std::int64_t count, DataType type, bool tf32, st
   return all;
 }
 
+/// Weights, channels innermost, as the generated kernel of the spec reads them.
+inline Elements for_generated_kernel(const ConvolutionSpec& spec, const Elements& weights) {
+  if (!has_depthwise_source(spec)) return weights;
+  const auto channels = static_cast<std::size_t>(spec.weights[0]), taps = weights.values.size() / channels,
+             size = size_of(spec.operands);
+  Elements turned;
+  for (std::size_t tap = 0; tap < taps; ++tap)
+    for (std::size_t k = 0; k < channels; ++k) {
+      const std::size_t from = k * taps + tap;
+      turned.values.push_back(weights.values[from]);
+      const auto begin = weights.bytes.begin() + static_cast<std::ptrdiff_t>(from * size);
+      turned.bytes.insert(turned.bytes.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
+    }
+  return turned;
+}
+
 /// The element in memory of a shape with channels as dimension 1 and innermost.
 inline std::int64_t channels_last(const Shape& shape, const std::vector<std::int64_t>& at) {
   std::int64_t offset = at[0];

@@ -300,7 +300,8 @@ bool check_kernel(const Problem& p) {
     void *module = nullptr, *function = nullptr;
     p.driver.call("cuModuleLoadData", &module, static_cast<const void*>(code.data()));
     p.driver.call("cuModuleGetFunction", &function, module, "kernel");
-    std::vector<unsigned long long> pointers{p.device_x.address, p.device_weights.address};
+    const Memory weights(p.driver, for_generated_kernel(p.spec, p.weights));
+    std::vector<unsigned long long> pointers{p.device_x.address, weights.address};
     for (const auto& memory : p.device_operands)
       if (memory != nullptr) pointers.push_back(memory->address);
     pointers.push_back(p.y.address);

@@ -83,8 +83,12 @@ class ConvolutionLibrary {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Depthwise with as many output as input channels, a multiple of eight, and weights that fit into shared memory.
+bool has_depthwise_source(const ConvolutionSpec& spec);
+
 /// A generated kernel(x, weights, loads of the epilogue..., outputs...) for what cuDNN is slow at or refuses: depthwise
-/// and grouped convolutions above all; right for every spec (steps are ignored). `epilogue`: a program without rows
+/// and grouped convolutions above all; right for every spec (steps are ignored). Where has_depthwise_source(), weights
+/// are (r..., k) in memory. `epilogue`: a program without rows
 /// over the output's shape (n, k, o...) whose load 0 is the sum; `loads`: its other loads, from index 1 on.
 KernelSource convolution_source(const ConvolutionSpec& spec, const Program& epilogue,
                                 std::span<const ProgramInput> loads, std::span<const ProgramOutput> outputs);

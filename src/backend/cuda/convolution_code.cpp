@@ -68,14 +68,13 @@ std::string ConvolutionCode::operand(DataType type, const std::string& pointer, 
   return fmt::format("(Sum)({})", load_code(type, rounding, pointer, offset));
 }
 
-std::string ConvolutionCode::operands(const std::string& name, const std::string& pointer,
+std::string ConvolutionCode::operands(const std::string& name, DataType type, const std::string& pointer,
                                       const std::string& offset) const {
-  const std::size_t size = size_of(spec.operands);
+  const std::size_t size = size_of(type);
   return fmt::format(
       "float {0}_loaded[8];\nload<{1}, 8, {2}>({3} + ({4}) * {5}, {0}_loaded);\nSum {0}[8];\n#pragma unroll\n"
       "for (int e = 0; e < 8; ++e) {0}[e] = (Sum){6}({0}_loaded[e]);\n",
-      name, type_code(spec.operands), std::min(kMostBytes, 8 * size), pointer, offset, size,
-      spec.tf32 ? "round_tf32" : "");
+      name, type_code(type), std::min(kMostBytes, 8 * size), pointer, offset, size, spec.tf32 ? "round_tf32" : "");
 }
 
 std::vector<std::string> ConvolutionCode::index(const std::string& channel) const {

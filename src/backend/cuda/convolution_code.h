@@ -34,7 +34,8 @@ struct ConvolutionCode {
   /// An expression of type Sum: element `offset` of x or weights.
   std::string operand(DataType type, const std::string& pointer, const std::string& offset) const;
   /// Statements that load 8 elements with consecutive channels into `Sum NAME[8]`.
-  std::string operands(const std::string& name, const std::string& pointer, const std::string& offset) const;
+  std::string operands(const std::string& name, DataType type, const std::string& pointer,
+                       const std::string& offset) const;
   /// Statements that store what becomes of `sum` (of type Sum) at n, k, od, oh, ow.
   std::string element(const std::string& sum) const;
   /// The same for eight channels from k on.
@@ -50,8 +51,7 @@ constexpr std::int64_t kBusyThreads = 131072;
 /// For every spec.
 KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads = kBusyThreads);
 
-/// Depthwise with as many output as input channels, eight of them per thread.
-bool has_depthwise_source(const ConvolutionSpec& spec);
+/// REQUIRES: has_depthwise_source(). Eight channels per thread.
 KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_threads = kBusyThreads);
 
 }  // namespace ulpscope::cuda

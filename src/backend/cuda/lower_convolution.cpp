@@ -67,6 +67,14 @@ Tensor channels_innermost(const Tensor& weights, std::int64_t padded) {
   return result;
 }
 
+/// Weights [k, 1, r...] of a depthwise convolution with channels innermost, [r..., k].
+Tensor taps_outermost(const Tensor& weights) {
+  const std::int64_t k = weights.shape()[0], window = weights.size() / std::max<std::int64_t>(1, k);
+  Tensor result(DataType::kFloat32, {window, k});
+  ops::copy_permuted(weights, {k, window}, std::vector<std::int64_t>{1, 0}, result);
+  return result;
+}
+
 /// What a transposed convolution multiplies by, as an ordinary one over the spread-out input: [c, k / groups, r...]
 /// becomes [k, c / groups, r...], turned around.
 Tensor as_ordinary(const Tensor& weights, std::int64_t groups) {
@@ -118,65 +126,6 @@ Convolutions::Filters Convolutions::filters_of(const ProductKernel& kernel) cons
   filters.bias_key = filters.key;
   filters.bias = constants_.convolution_bias(kernel, rounding, filters.bias_key);
   return filters;
-}
-
-/// Windows that are rows of a matrix, in a copy that is smaller than what a convolution would read again and again.
-/// cuDNN is slow at such strides.
-bool Convolutions::lower_patches(const ProductKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  const ProgramKernel& epilogue = kernel.epilogue;
-  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
-  if (spec_.is_constant(l.inputs[0]) || !has_constant_parameters(spec_, l)) return false;
-  const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
-  const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
-  const std::size_t rank = g.rank();
-  if (g.groups != 1 || !g.are_patches()) return false;
-  MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = window[0], .k = num_elements(window) / window[0]};
-  spec.operands = type_of(kernel.operands[0].rounding);
-  spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
-  spec.a = {spec.k, 1, 0};
-  spec.b = {1, spec.k, 0};
-  spec.d = {spec.n, 1, 0};
-  const auto& outputs = epilogue.outputs;
-  const Filters filters = filters_of(kernel);
-  ProductResults results;
-  results.channel = 1;
-  results.bias = filters.bias;
-  spec.bias = static_cast<bool>(results.bias);
-  spec.result = spec.operands;
-  const bool whole = outputs.size() == 1 && outputs[0].source == 0 && !outputs[0].store.exact &&
-                     type_of(outputs[0].store.rounding) == spec.operands && adds_bias_before_rounding(spec);
-  spec.bias &= whole;
-  if (!whole) spec.result = DataType::kFloat32;
-  if (!target_.has_product(spec)) return false;
-  // Rows of the matrix: the elements of one window, channel by channel, as the weights have them.
-  const View from = memory_.device_view(kernel.operands[0]);
-  Shape dims{input[0]};
-  std::vector<std::int64_t> read{from.strides[0]};
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.output[d]);
-    read.push_back(from.strides[d + 2] * g.kernel[d]);
-  }
-  dims.push_back(input[1]);
-  read.push_back(from.strides[1]);
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.kernel[d]);
-    read.push_back(from.strides[d + 2]);
-  }
-  const View windows = memory_.copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
-                                      kernel.operands[0].rounding, ops::strides_of(dims));
-  ProductStep step;
-  step.a = pointer(windows);
-  step.b = pointer(steps_.constant_memory(filters.key + "|rows", spec.operands, filters.weights));
-  if (spec.bias) step.bias = pointer(memory_.constant_view(results.bias, filters.bias_key + "|bias", spec.result));
-  results.view = whole ? memory_.define(outputs[0].store, channels_last_strides(epilogue.domain))
-                       : steps_.new_view(spec.result, epilogue.domain, channels_last_strides(epilogue.domain));
-  step.d = pointer(results.view);
-  step.spec = spec;
-  steps_.add(std::move(step));
-  if (spec.bias) results.bias = {};
-  epilogues_.lower(kernel, results);
-  return true;
 }
 
 /// The window without steps. `spread`: how far apart the elements of a transposed one's input are put.
@@ -268,11 +217,15 @@ bool Convolutions::lower_convolution(const ProductKernel& kernel) {
   const ConvolutionFold fold = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : ConvolutionFold{};
   by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
-  step.weights = pointer(steps_.constant_memory(
-      fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-      bytes ? DataType::kInt8 : spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
-        return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
-      }));
+  const bool depthwise = !by_cudnn && has_depthwise_source(spec);
+  step.weights = pointer(
+      steps_.constant_memory(fmt::format("{}|{}channels innermost {}{}", key, depthwise ? "taps outermost, " : "",
+                                         spec.weights[1], transposed ? " turned" : ""),
+                             bytes ? DataType::kInt8 : spec.operands,
+                             [values, groups = spec.groups, transposed, depthwise, padded = spec.weights[1]] {
+                               const Tensor ordinary = transposed ? as_ordinary(values(), groups) : values();
+                               return depthwise ? taps_outermost(ordinary) : channels_innermost(ordinary, padded);
+                             }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));
   results.view = fold.whole ? memory_.define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
                             : steps_.new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));

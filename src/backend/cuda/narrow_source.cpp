@@ -27,14 +27,15 @@ std::int64_t lane_elements(Format format) { return has_four_bits(format) ? 16 : 
 std::int64_t column_tiles(const NarrowProductSpec& s) { return divided_up(s.n, kTileColumns); }
 std::int64_t chunks(const NarrowProductSpec& s) { return divided_up(s.k, kQuad * lane_elements(s.format)); }
 std::int64_t groups(const NarrowProductSpec& s) { return divided_up(s.k, s.block); }
-/// Elements are multiplied by their scales in float16, which is exact before it rounds.
+/// Elements are multiplied by their scales in float16, which holds both: one rounding, as of the product in float32.
 bool multiplies_halves(const NarrowProductSpec& s) {
-  return s.half_scales && s.format == Format::kInt4 && s.type == DataType::kFloat16;
+  return s.half_scales && s.format != Format::kFloat4E2M1 && s.type == DataType::kFloat16;
 }
 
-/// Codes become halves by moving their bits: floats smaller by this.
-float lost_factor(Format format) {
-  return format == Format::kFloat4E2M1 ? 0x1p14f : format == Format::kFloat8E4M3 ? 0x1p8f : 1.0f;
+/// Codes become halves by moving their bits, where scales are float32: floats smaller by this.
+float lost_factor(const NarrowProductSpec& s) {
+  if (multiplies_halves(s)) return 1;
+  return s.format == Format::kFloat4E2M1 ? 0x1p14f : s.format == Format::kFloat8E4M3 ? 0x1p8f : 1.0f;
 }
 
 std::uint32_t code_of(Format format, float element) {
@@ -48,15 +49,26 @@ constexpr const char* kNarrowFunctions = R"(  struct Chunk { uint4 words; Scale 
   // these, then both of the last two.
   const auto weights_of = [](const Chunk& chunk, int step, u32 (&a)[4]) {
   const u32 words[4] = {chunk.words.x, chunk.words.y, chunk.words.z, chunk.words.w};
-#pragma unroll
+HALVES#pragma unroll
   for (int j = 0; j < 4; ++j) {
 DECODE  }
   };
 )";
 
-constexpr const char* kIntegerHalves = R"(    const u32 bits = words[step] >> 4 * j & 0x000f000fu;
-    const u32 scale = j % 2 == 0 ? chunk.scales & 0xffffu : chunk.scales >> 16;
-    a[j] = multiplied_f16x2(subtracted_f16x2(bits | 0x64006400u, 0x64086408u), scale | scale << 16);
+// Each scale twice.
+constexpr const char* kHalvesOfScales =
+    "  const u32 halves[2] = {__byte_perm(chunk.scales, 0, 0x1010u), __byte_perm(chunk.scales, 0, 0x3232u)};\n";
+constexpr const char* kIntegerHalvesOf4 = R"(    // 1024 and the code, or 1024 and 16 times it.
+    const u32 bits = picked(words[step] >> 8 * (j / 2), j % 2 == 0 ? 0x000f000fu : 0x00f000f0u, 0x64006400u);
+    const u32 pair = j % 2 == 0 ? subtracted_f16x2(bits, 0x64086408u) : fused_f16x2(bits, 0x2c002c00u, 0xd480d480u);
+    a[j] = multiplied_f16x2(pair, halves[j % 2]);
+)";
+constexpr const char* kIntegerHalvesOf8 = R"(    // 1024 and the code.
+    const u32 bits = __byte_perm(words[2 * step + j / 2], 0x64646464u, j % 2 == 0 ? 0x4140u : 0x4342u);
+    a[j] = multiplied_f16x2(subtracted_f16x2(bits, 0x64806480u), halves[j % 2]);
+)";
+constexpr const char* kFloatHalvesOf8 = R"(    const u32 bits = words[2 * step + j / 2] >> 16 * (j % 2);
+    a[j] = multiplied_f16x2(halves_e4m3((u16)bits), halves[j % 2]);
 )";
 constexpr const char* kIntegerOf4 = R"(    const u32 bits = words[step] >> 4 * j & 0x000f000fu;
     const u32 pair = subtracted_f16x2(bits | 0x64006400u, 0x64086408u);
@@ -82,52 +94,67 @@ constexpr const char* kFloatOf8 = R"(    const u32 bits = words[2 * step + j / 2
 )";
 
 constexpr const char* kNarrowKernel = R"(  __shared__ float parts[WARPS][16][9];
+  constexpr int AT_ONCE = WARPS * DEPTH, CHUNK = 4 * LANE;  // CHUNK: along k.
+  // Scales are a fixed number of groups further for every next chunk of a warp.
+  constexpr bool STEADY = ALIGNED && WARPS * CHUNK % BLOCK == 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const u8* const tile = weights + ((u64)blockIdx.x * CHUNKS * 32 + lane) * 16;
-  const Scale* const own = (const Scale*)scales + (u64)blockIdx.x * GROUPS * 8 + g;
+  // Where the next chunk of this warp is in the matrix, in scales and in x.
+  const u8* next = weights + (((u64)blockIdx.x * CHUNKS + warp) * 32 + lane) * 16;
+  const Scale* own = (const Scale*)scales + (u64)blockIdx.x * GROUPS * 8 + g;
+  if (STEADY && GROUPS > 1) own += (warp * 4 + t) * LANE / BLOCK * 8;
+  const u8* row = in0 + ((u64)g * K + warp * CHUNK + t * LANE) * 2;
   Chunk chunk[DEPTH];
-  const auto fetch = [&](int first) {
+  const auto fetch = [&](int d, int first) {
+    if (!WHOLE && first + d * WARPS >= CHUNKS) return;
+    chunk[d].words = streamed(next + d * WARPS * 512);
+    int group = 0;
+    if (STEADY && GROUPS > 1) group = d * (WARPS * CHUNK / BLOCK);
+    if (!STEADY) group = ((first + d * WARPS) * 4 + t) * LANE / BLOCK;
+    if (!STEADY && group >= GROUPS) group = GROUPS - 1;
+    chunk[d].scales = own[group * 8];
+  };
+  const auto advance = [&] {
+    next += AT_ONCE * 512;
+    if (STEADY && GROUPS > 1) own += AT_ONCE * CHUNK / BLOCK * 8;
+  };
+  // Constants are there before the kernels that this one waits for have ended.
+#pragma unroll
+  for (int d = 0; d < DEPTH; ++d) fetch(d, warp);
+  // Of rows that there are not: zeros.
+  uint4 x[LANE / 8];
+#pragma unroll
+  for (int i = 0; i < LANE / 8; ++i) x[i] = make_uint4(0, 0, 0, 0);
+  const auto read = [&](int d, int c) {
+#pragma unroll
+    for (int i = 0; i < LANE / 8; ++i) {
+      if (!ALIGNED) x[i] = make_uint4(0, 0, 0, 0);
+      if (g < M && (ALIGNED || (c * 4 + t) * LANE < K)) x[i] = *(const uint4*)(row + d * WARPS * CHUNK * 2 + i * 16);
+    }
+  };
+  begin();
+  // Two sums, neither of which waits for the other.
+  float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f}, more[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+  for (int first = warp; first < CHUNKS; first += AT_ONCE) {
+    advance();
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) {
       const int c = first + d * WARPS;
-      if (WHOLE || c < CHUNKS) chunk[d].words = streamed(tile + (u64)c * 512);
-    }
+      if (!WHOLE && c >= CHUNKS) break;
+      read(d, c);
 #pragma unroll
-    for (int d = 0; d < DEPTH; ++d) {
-      const int c = first + d * WARPS, group = (c * 4 + t) * LANE / BLOCK;
-      if (WHOLE || c < CHUNKS) chunk[d].scales = own[(group < GROUPS ? group : GROUPS - 1) * 8];
-    }
-  };
-  // Constants are there before the kernels that this one waits for have ended.
-  fetch(warp);
-  begin();
-  float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 1
-  for (int first = warp; first < CHUNKS; first += WARPS * DEPTH) {
-    Chunk now[DEPTH];
-#pragma unroll
-    for (int d = 0; d < DEPTH; ++d) now[d] = chunk[d];
-    if (CHUNKS > WARPS * DEPTH && first + WARPS * DEPTH < CHUNKS) fetch(first + WARPS * DEPTH);
-#pragma unroll
-    for (int d = 0; d < DEPTH; ++d) {
-      const int c = first + d * WARPS, at = (c * 4 + t) * LANE;
-      if (WHOLE || c < CHUNKS) {
-        uint4 x[LANE / 8];
-#pragma unroll
-        for (int i = 0; i < LANE / 8; ++i) {
-          x[i] = make_uint4(0, 0, 0, 0);
-          if (g < M && at < K) x[i] = *(const uint4*)(in0 + ((u64)g * K + at + i * 8) * 2);
-        }
-#pragma unroll
-        for (int step = 0; step < LANE / 4; ++step) {
-          u32 a[4];
-          weights_of(now[d], step, a);
-          const uint4 four = x[step / 2];
-          multiply_TYPE(sums, a, step % 2 == 0 ? four.x : four.z, step % 2 == 0 ? four.y : four.w);
-        }
+      for (int step = 0; step < LANE / 4; ++step) {
+        u32 a[4];
+        weights_of(chunk[d], step, a);
+        const uint4 four = x[step / 2];
+        multiply_TYPE(step % 2 == 0 ? sums : more, a, step % 2 == 0 ? four.x : four.z, step % 2 == 0 ? four.y : four.w);
       }
+      if (first + AT_ONCE < CHUNKS) fetch(d, first + AT_ONCE);
     }
+    row += AT_ONCE * CHUNK * 2;
   }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] += more[i];
   parts[warp][g][2 * t] = sums[0];
   parts[warp][g][2 * t + 1] = sums[1];
   parts[warp][g + 8][2 * t] = sums[2];
@@ -170,7 +197,10 @@ std::string epilogue_of(const ProgramSpec& program) {
 }
 
 std::string decode_of(const NarrowProductSpec& spec) {
-  if (multiplies_halves(spec)) return kIntegerHalves;
+  if (multiplies_halves(spec))
+    return spec.format == Format::kInt4   ? kIntegerHalvesOf4
+           : spec.format == Format::kInt8 ? kIntegerHalvesOf8
+                                          : kFloatHalvesOf8;
   std::string text = spec.format == Format::kInt4         ? kIntegerOf4
                      : spec.format == Format::kFloat4E2M1 ? kFloatOf4
                      : spec.format == Format::kInt8       ? kIntegerOf8
@@ -178,18 +208,15 @@ std::string decode_of(const NarrowProductSpec& spec) {
   return replaced(std::move(text), "PAIR", spec.type == DataType::kFloat16 ? "pair_f16" : "pair_bf16");
 }
 
-/// What was fastest on an H100 and an H200 (132 processors) for matrices of 2048 x 2048 to 11008 x 4096.
+/// What was fastest on an H200 (132 processors) for matrices of 2048 x 2048 to 11008 x 4096, in turns and of one size.
 struct Form {
   std::int64_t warps = 16, depth = 2;  ///< Chunks that a warp loads ahead.
 };
+constexpr int kBlocksAtOnce = 2;  ///< Of a processor: what limits the registers of a thread.
 Form form_of(const NarrowProductSpec& spec) {
-  constexpr std::int64_t kManyTiles = 512, kMostAhead = 4;
   Form form;
-  if (column_tiles(spec) >= kManyTiles) form.warps = 8;
   while (form.warps > 1 && form.warps > chunks(spec)) form.warps /= 2;
-  // All of them, where these are few.
-  const std::int64_t all = divided_up(chunks(spec), form.warps);
-  if (all <= (form.warps == 16 ? kMostAhead : form.depth)) form.depth = all;
+  form.depth = std::min(form.depth, divided_up(chunks(spec), form.warps));
   return form;
 }
 
@@ -242,7 +269,7 @@ Tensor packed_scales(const NarrowProductSpec& s, const NarrowWeights::Matrix& ma
     for (std::int64_t group = 0; group < count; ++group)
       for (std::int64_t i = 0; i < kTileColumns; ++i) {
         const std::int64_t column = tile * kTileColumns + i % 2 * 8 + i / 2;
-        float scale = column < s.n ? scales[column * count + group] * lost_factor(s.format) : 0.0f;
+        float scale = column < s.n ? scales[column * count + group] * lost_factor(s) : 0.0f;
         // What is no number among the elements has no code: its scale is none.
         if (column < s.n && s.format == Format::kFloat8E4M3) {
           const float* const row = elements + column * s.k;
@@ -260,16 +287,19 @@ KernelSource narrow_product_source(const NarrowProductSpec& spec) {
   KernelSource made;
   std::string text = prelude();
   text += fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}) kernel(const u8* in0, const u8* weights, const u8* scales",
-      form.warps * kWarpLanes);
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) kernel(const u8* in0, const u8* weights, const u8* "
+      "scales",
+      form.warps * kWarpLanes, kBlocksAtOnce);
   for (std::size_t i = 1; i < spec.program.inputs.size(); ++i) text += fmt::format(", const u8* in{}", i);
   for (std::size_t o = 0; o < spec.program.outputs.size(); ++o) text += fmt::format(", u8* out{}", o);
   text += fmt::format(
       ") {{\n  constexpr int M = {}, K = {}, BLOCK = {}, LANE = {}, CHUNKS = {}, GROUPS = {}, WARPS = {}, DEPTH = {};\n"
-      "  constexpr i64 N = {};\n  constexpr bool WHOLE = {};\n  typedef {} Scale;\n",
+      "  constexpr i64 N = {};\n  constexpr bool WHOLE = {}, ALIGNED = {};\n  typedef {} Scale;\n",
       spec.m, spec.k, std::min(spec.block, spec.k), lane_elements(spec.format), chunks(spec), groups(spec), form.warps,
-      form.depth, spec.n, chunks(spec) % (form.warps * form.depth) == 0, multiplies_halves(spec) ? "u32" : "float2");
-  text += replaced(kNarrowFunctions, "DECODE", decode_of(spec));
+      form.depth, spec.n, chunks(spec) % (form.warps * form.depth) == 0, spec.k % (4 * lane_elements(spec.format)) == 0,
+      multiplies_halves(spec) ? "u32" : "float2");
+  text += replaced(replaced(kNarrowFunctions, "DECODE", decode_of(spec)), "HALVES",
+                   multiplies_halves(spec) ? kHalvesOfScales : "");
   text += replaced(replaced(kNarrowKernel, "TYPE", type_code(spec.type)), "EPILOGUE", epilogue_of(spec.program));
   made.source = std::move(text);
   made.grid[0] = static_cast<unsigned>(column_tiles(spec));

@@ -51,6 +51,17 @@ DEVICE u32 subtracted_f16x2(u32 a, u32 b) {
   asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
   return y;
 }
+DEVICE u32 fused_f16x2(u32 a, u32 b, u32 c) {
+  u32 y;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+  return y;
+}
+// The bits of a that mask has, beside those of c, in one instruction.
+DEVICE u32 picked(u32 a, u32 mask, u32 c) {
+  u32 y;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(a), "r"(mask), "r"(c));
+  return y;
+}
 // 16 bytes that are read once.
 DEVICE uint4 streamed(const u8* p) {
   uint4 v;
@@ -100,7 +111,16 @@ DEVICE u32 pair_e4m3(float x, float x1) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(x1), "f"(x));
   return y;
 }
+DEVICE u32 halves_e4m3(u16 x) {
+  u32 y;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
+  return y;
+}
 #else
+DEVICE u32 halves_e4m3(u16 x) {
+  const u32 low = (x & 0x80u) << 8 | (x & 0x7fu) << 7, high = (x & 0x8000u) | (x >> 1 & 0x3f80u);
+  return multiplied_f16x2(low | high << 16, 0x5c005c00u);
+}
 DEVICE u32 pair_e4m3(float x, float x1) { return code_e4m3(x) | code_e4m3(x1) << 8; }
 #endif
 // To an integer from low to high, ties to even; NaN is 0.

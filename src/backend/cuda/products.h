@@ -233,7 +233,8 @@ class Convolutions : KernelLowering {
 
   /// False: neither cuDNN nor a generated kernel takes it.
   bool lower(const ProductKernel& kernel) {
-    return lower_patches(kernel) || lower_transposed_patches(kernel) || lower_convolution(kernel);
+    return lower_patches(kernel) || lower_group_windows(kernel) || lower_transposed_patches(kernel) ||
+           lower_convolution(kernel);
   }
 
  private:
@@ -244,8 +245,13 @@ class Convolutions : KernelLowering {
     Tensor bias;
   };
   Filters filters_of(const ProductKernel& kernel) const;
+
+  // lower_windows.cpp
   /// Windows side by side, as a product of matrices.
   bool lower_patches(const ProductKernel& kernel);
+  bool lower_group_windows(const ProductKernel& kernel);
+  View padded_input(const ProductKernel& kernel, const ops::WindowGeometry& g, DataType type);
+
   bool lower_convolution(const ProductKernel& kernel);
   ConvolutionSpec convolution_spec(const ProductKernel& kernel, std::vector<std::int64_t>& spread) const;
   View convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
