@@ -42,6 +42,10 @@ class Plan {
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr,
                                   bool keep = true) const = 0;
 
+  /// As run() without a store, for who wants outputs in the types that the network declares: what is float16 or
+  /// bfloat16 may come as that, where it need not be made as float32 first.
+  virtual std::vector<Tensor> run_narrow(std::span<const Tensor> inputs) const { return run(inputs); }
+
   /// Prepares weights ahead of the first run, with all threads of this one; where a run prepares them, it takes one
   /// after the other.
   virtual void prepare() const {}

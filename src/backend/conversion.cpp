@@ -1,15 +1,22 @@
 #include "backend/conversion.h"
 
-
 #include "backend/prepared_constants.h"
 #include "core/parallel.h"
+#include "formats/convert.h"
 
 namespace ulpscope {
 
 std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding) {
   return make_kernel("rounding", [=](Kernel::Inputs inputs, Kernel::Outputs outputs) {
     if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, inputs[0]->shape());
-    round_parallel(inputs[0]->data<float>(), outputs[0]->data<float>(), inputs[0]->size(), rounding);
+    const float* from = inputs[0]->data<float>();
+    const DataType type = outputs[0]->type();
+    if (type == DataType::kFloat32) return round_parallel(from, outputs[0]->data<float>(), inputs[0]->size(), rounding);
+    auto* to = static_cast<std::byte*>(outputs[0]->raw());
+    parallel_for(inputs[0]->size(), items_per_task(inputs[0]->size(), 1), [&](std::int64_t begin, std::int64_t end) {
+      convert_elements(DataType::kFloat32, from + begin, type, to + static_cast<std::size_t>(begin) * size_of(type),
+                       static_cast<std::size_t>(end - begin), {});
+    });
   });
 }
 

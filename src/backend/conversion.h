@@ -25,7 +25,7 @@ std::unique_ptr<Kernel> make_quantize_kernel(const Quantization& quantization, I
 std::unique_ptr<Kernel> make_element_kernel(const Encoding& encoding, float scale, bool back);
 
 /// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
-/// allocated.
+/// allocated; one of narrow_type(rounding) gets the elements of that.
 std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding);
 
 /// out = the sum of the inputs, added exactly and rounded once: partial sums of integers, each of them exact.

@@ -184,6 +184,8 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
   }
   if (from == DataType::kFloat32 && to == DataType::kFloat16)
     return narrow_to_f16(static_cast<const float*>(in), static_cast<std::uint16_t*>(out), count);
+  if (from == DataType::kFloat32 && to == DataType::kBFloat16)
+    return narrow_to_bf16(static_cast<const float*>(in), static_cast<std::uint16_t*>(out), count);
   if (from == DataType::kFloat16 && to == DataType::kFloat32)
     return widen_f16(static_cast<const std::uint16_t*>(in), static_cast<float*>(out), count);
   if (is_storage_only(from))

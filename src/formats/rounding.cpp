@@ -32,6 +32,11 @@ Rounding rounding_of(DataType type) noexcept {
   }
 }
 
+DataType narrow_type(Rounding rounding) noexcept {
+  if (rounding == Rounding::kF16) return DataType::kFloat16;
+  return rounding == Rounding::kBF16 ? DataType::kBFloat16 : DataType::kUndefined;
+}
+
 float round_value(float value, Rounding rounding) noexcept {
   switch (rounding) {
     case Rounding::kNone:
@@ -247,6 +252,16 @@ void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept 
   if (instruction_set() >= InstructionSet::kAvx2) return widen_avx2(in, out, count);
 #endif
   widen_portable(in, out, count);
+}
+
+ULPSCOPE_VECTOR_CLONES void narrow_to_bf16(const float* in, std::uint16_t* out, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, in + i, 4);
+    const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const std::uint32_t result = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x00400000u : rounded;
+    out[i] = static_cast<std::uint16_t>(result >> 16);
+  }
 }
 
 ULPSCOPE_VECTOR_CLONES void quantize_columns(const float* in, float* out, std::size_t count, const float* scales,

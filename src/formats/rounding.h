@@ -86,6 +86,8 @@ constexpr bool saturates(Rounding rounding) noexcept {
 /// What a layer's store into `type` does to a float32 value. kNone for types that only hold values: what makes those
 /// (Cast, QuantizeLinear) rounds by itself, as its attributes say.
 Rounding rounding_of(DataType type) noexcept;
+/// The type in whose elements it leaves no more than that does: float16, bfloat16, or kUndefined.
+DataType narrow_type(Rounding rounding) noexcept;
 
 float round_value(float value, Rounding rounding) noexcept;
 
@@ -99,6 +101,8 @@ void round_array(const float* in, float* out, std::size_t count, const NumericFo
 /// out[i] = f16_bits(in[i]), and the reverse.
 void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept;
 void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept;
+/// out[i] = bf16_bits(in[i]).
+void narrow_to_bf16(const float* in, std::uint16_t* out, std::size_t count) noexcept;
 
 /// out[i] = in[i] / scale, to the nearest integer with ties to even, clamped to [low, high]; NaN gives 0. The integers
 /// are held in float32. `dequantize`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.

@@ -310,7 +310,7 @@ std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   const std::vector<Tensor> physical = naming_file(network(), [&] { return impl_->to_executable(inputs); });
-  std::vector<Tensor> outputs = impl_->executable->run(physical);
+  std::vector<Tensor> outputs = impl_->executable->run_narrow(physical);
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type)
       outputs[o] = outputs[o].cast(impl_->outputs[o].type);

@@ -188,4 +188,8 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   return naming_file(network_, [&] { return plan_for(shapes_of(inputs))->run(inputs); });
 }
 
+std::vector<Tensor> Executable::run_narrow(std::span<const Tensor> inputs) {
+  return naming_file(network_, [&] { return plan_for(shapes_of(inputs))->run_narrow(inputs); });
+}
+
 }  // namespace ulpscope

@@ -25,6 +25,8 @@ class Executable {
 
   /// Physical types in and out.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
+  /// See Plan::run_narrow.
+  std::vector<Tensor> run_narrow(std::span<const Tensor> inputs);
 
   /// The plan for these input shapes, with the algorithms of the replay in the options; made if need be, by one thread
   /// while others that ask for it wait.

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/build_helpers.h"
 
@@ -123,6 +128,42 @@ TEST(Executable, ResultsThatAreViewsAreTheCallers) {
     EXPECT_EQ(floats(results[0]), (std::vector<float>{-1, 2, -3, 4, -5, 6}));
     results[1].data<float>()[0] = 99;
     EXPECT_EQ(floats(results[2]), (std::vector<float>{1, 2, 3, 4, 5, 6})) << "two outputs share no memory";
+  }
+}
+
+/// Casts of x, of whose results one is read by another layer as well.
+TEST(Executable, NarrowRunsStoreCastsInTheirOwnType) {
+  Model model;
+  model.input("x", {41});
+  const auto cast = [&](const char* output, int type) {
+    add_attribute(model.node("Cast", {"x"}, {output}), "to", onnx::AttributeProto::INT).set_i(type);
+    model.output(output);
+  };
+  cast("half", onnx::TensorProto::FLOAT16);
+  cast("brain", onnx::TensorProto::BFLOAT16);
+  model.node("Abs", {"x"}, {"a"});
+  add_attribute(model.node("Cast", {"a"}, {"both"}), "to", onnx::AttributeProto::INT).set_i(onnx::TensorProto::FLOAT16);
+  model.node("Neg", {"both"}, {"n"});
+  model.output("both");
+  model.output("n");
+  const auto network = model.load();
+  Tensor x(DataType::kFloat32, {41});
+  for (int i = 0; i < 41; ++i)
+    x.data<float>()[i] = std::ldexp(1.0f + static_cast<float>(i) / 39, 3 * i - 60) * (i - 20);
+  for (int i = 0; i < 3; ++i) x.data<float>()[i] = std::array{NAN, -NAN, -INFINITY}[i];
+  x.data<float>()[7] = 65520;
+  const BuildOptions options = tested_options();
+  Executable executable(*network, assign_precisions(*specialize(*network, {{41}}), options), options);
+  for (const int threads : {1, 2}) {
+    const ScopedThreads scope(threads);
+    const std::vector<Tensor> wide = executable.run({&x, 1}), narrow = executable.run_narrow({&x, 1});
+    for (std::size_t o = 0; o < 4; ++o) {
+      const DataType type = o == 1 ? DataType::kBFloat16 : DataType::kFloat16;
+      EXPECT_EQ(wide[o].type(), DataType::kFloat32);
+      if (find_backend(options.backend).name() == "cpu" && o < 2) EXPECT_EQ(narrow[o].type(), type);
+      const Tensor expected = wide[o].cast(type), actual = narrow[o].cast(type);
+      EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), expected.bytes()), 0) << o;
+    }
   }
 }
 

@@ -192,6 +192,7 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   const DataType type = made_.slots[from.slot].type;
   const int slot = new_slot(type, spec_.shape(id));
   made_.slots[slot].dynamic = slot_of(id).dynamic;
+  if (layout == from.layout) made_.slots[slot].narrow = narrow_type(rounding);
   add_step(layout == from.layout ? make_rounding_kernel(rounding)
            : size_of(type) == 1  ? make_byte_reorder_kernel(shape(id), layout)
                                  : make_reorder_kernel(shape(id), layout, rounding),

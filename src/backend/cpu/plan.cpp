@@ -45,6 +45,14 @@ bool CpuPlan::is_fresh_output(int root) const {
          std::ranges::count(made_.outputs, root, [&](int slot) { return root_of(made_.slots, slot); }) == 1;
 }
 
+DataType CpuPlan::narrow_type(TensorId output, int root) const {
+  const Slot& slot = made_.slots[root];
+  const auto reads = [&](int read) { return read >= 0 && root_of(made_.slots, read) == root; };
+  const bool is_read =
+      std::ranges::any_of(made_.steps, [&](const Step& step) { return std::ranges::any_of(step.inputs, reads); });
+  return fresh_[root] && !is_read && spec_->type(output) == slot.narrow ? slot.narrow : slot.type;
+}
+
 void CpuPlan::place_slots() {
   const int end = static_cast<int>(made_.steps.size());
   const auto touch = [&](int slot, int step) {
@@ -93,6 +101,8 @@ void CpuPlan::place_results() {
     ++count;
   }
   if (count >= kManyResults) bytes_of_results_ = bytes;
+  for (std::size_t o = 0; o < made_.outputs.size(); ++o)
+    narrow_types_.push_back(narrow_type(spec_->network->outputs[o], root_of(made_.slots, made_.outputs[o])));
 }
 
 /// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
@@ -246,7 +256,7 @@ std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
   std::vector<StepTime> times;
   for (const Step& step : made_.steps)
     times.push_back({step.layer, step.kernel->name(), std::numeric_limits<double>::infinity()});
-  for (int run = 0; run < kRuns; ++run) execute(inputs, nullptr, false, times);
+  for (int run = 0; run < kRuns; ++run) execute(inputs, nullptr, false, false, times);
   // The products of a layer are those of its longest step; the others bring operands to it.
   std::map<LayerId, std::size_t> longest;
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -267,15 +277,16 @@ std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
   return times;
 }
 
-std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound) const {
+std::vector<char> CpuPlan::bind_fresh_outputs(std::vector<Tensor>& bound, bool narrow) const {
   std::vector<char> is_output(made_.slots.size(), 0);
   const std::shared_ptr<std::byte> block = bytes_of_results_ == 0 ? nullptr : allocate_elements(bytes_of_results_);
-  for (int number : made_.outputs) {
-    const auto i = static_cast<std::size_t>(root_of(made_.slots, number));
+  for (std::size_t o = 0; o < made_.outputs.size(); ++o) {
+    const auto i = static_cast<std::size_t>(root_of(made_.slots, made_.outputs[o]));
     if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
     const Slot& slot = made_.slots[i];
-    bound[i] = block == nullptr ? Tensor(slot.type, slot.shape)
-                                : Tensor::borrow(slot.type, slot.shape, block.get() + offsets_of_results_[i], block);
+    const DataType type = narrow ? narrow_types_[o] : slot.type;
+    bound[i] = block == nullptr ? Tensor(type, slot.shape)
+                                : Tensor::borrow(type, slot.shape, block.get() + offsets_of_results_[i], block);
     is_output[i] = 1;
   }
   return is_output;
@@ -292,7 +303,7 @@ void CpuPlan::prepare() const {
 /// Several threads may run one plan: each takes a workspace, and gives it back for the next run. Fresh outputs are
 /// computed into new tensors, which the caller keeps. The others (inputs, constants, one slot that is two outputs) are
 /// copied, since the next run or the caller may write over them.
-std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
+std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep, bool narrow,
                                      std::span<StepTime> times) const {
   const std::shared_ptr<std::byte> arena = weights_.arena(arena_bytes_);
   Workspace workspace = take_workspace(arena.get());
@@ -305,7 +316,7 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
     own = bound;
     runs = reuse(*store, bound);
   }
-  const std::vector<char> is_output = bind_fresh_outputs(bound);
+  const std::vector<char> is_output = bind_fresh_outputs(bound, narrow);
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
   {

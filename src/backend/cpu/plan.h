@@ -19,6 +19,9 @@ struct Slot {
   DataType type = DataType::kUndefined;  ///< Physical.
   Shape shape;
   bool dynamic = false;
+  /// If not undefined: what the slot has is rounded to this type by the one step that writes it, which writes elements
+  /// of it, too, where the slot has such a tensor.
+  DataType narrow = DataType::kUndefined;
   Tensor constant;
   ArenaEntry place;  ///< In the arena.
   int alias = -1;    ///< Shares the bytes of this slot instead (an in-place step).
@@ -64,14 +67,18 @@ class CpuPlan final : public Plan {
           const IdMap<LayerId, GraphFunction>& subgraphs);
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override {
-    return execute(inputs, store, keep, {});
+    return execute(inputs, store, keep, false, {});
+  }
+  std::vector<Tensor> run_narrow(std::span<const Tensor> inputs) const override {
+    return execute(inputs, nullptr, false, true, {});
   }
   void prepare() const override;
   std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
 
  private:
-  std::vector<Tensor> execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
+  /// `narrow`: as run_narrow() does.
+  std::vector<Tensor> execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep, bool narrow,
                               std::span<StepTime> times) const;
   void place_slots();
   void place_results();
@@ -81,8 +88,11 @@ class CpuPlan final : public Plan {
   /// Whether a step computes it, and exactly one output of the network is it or a view of it: then every run computes
   /// into a new tensor.
   bool is_fresh_output(int root) const;
+  /// The type that an output's slot has in run_narrow(): Slot::narrow where the network declares that and no step reads
+  /// it, else its own.
+  DataType narrow_type(TensorId output, int root) const;
   /// Binds new tensors to such slots; says, per slot, whether it is one.
-  std::vector<char> bind_fresh_outputs(std::vector<Tensor>& bound) const;
+  std::vector<char> bind_fresh_outputs(std::vector<Tensor>& bound, bool narrow) const;
   /// What one run works on.
   struct Workspace {
     const std::byte* arena = nullptr;  ///< Where the tensors lie.
@@ -98,7 +108,8 @@ class CpuPlan final : public Plan {
   /// How long the last run took.
   mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
-  std::vector<char> fresh_;  ///< Per slot that is no view: see is_fresh_output.
+  std::vector<char> fresh_;             ///< Per slot that is no view: see is_fresh_output.
+  std::vector<DataType> narrow_types_;  ///< Per output of the network: see narrow_type.
   /// Of all fresh outputs, where they are many and share a block; 0: each has memory of its own.
   std::size_t bytes_of_results_ = 0;
   std::vector<std::size_t> offsets_of_results_;
