@@ -225,6 +225,7 @@ class PiecewiseConvolution final : public Kernel {
   struct Piece {
     std::shared_ptr<const Kernel> kernel;
     std::int64_t input, pixel, pixels, channel, channels;  ///< Elements, and positions of an image.
+    std::int64_t ahead;                                    ///< Values of the pieces ahead of this one.
   };
   struct Image {
     std::int64_t count, input, pixels, channels;  ///< Elements of an input; positions and channels of an output.
@@ -235,15 +236,24 @@ class PiecewiseConvolution final : public Kernel {
   std::string name() const override { return fmt::format("{} pieces, {}", pieces_.size(), pieces_[0].kernel->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto count = static_cast<std::int64_t>(pieces_.size()), all = image_.count * count;
-    // The last stripe may be a small one: pieces are dealt out in turn, so that nobody has all of the large ones.
     const std::int64_t threads = std::min<std::int64_t>(num_threads(), all);
-    parallel_each(threads, 1, [&](std::int64_t first) {
+    parallel_each(threads, 1, [&](std::int64_t thread) {
       const ScopedThreads single(1);
-      for (std::int64_t i = first; i < all; i += threads) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
+      for (std::int64_t i = 0; i < all; ++i)
+        if (thread_of(i, threads) == thread) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
     });
   }
 
  private:
+  /// Neighbors, which share weights, stay together: each thread has those whose middle is in its part of all values.
+  std::int64_t thread_of(std::int64_t i, std::int64_t threads) const {
+    const auto count = static_cast<std::int64_t>(pieces_.size());
+    const std::int64_t all = image_.pixels * image_.channels;
+    const Piece& piece = pieces_[i % count];
+    const std::int64_t middle = i / count * all + piece.ahead + piece.pixels * piece.channels / 2;
+    return middle * threads / (image_.count * all);
+  }
+
   static Tensor at(const float* values) {  // The primitive knows its shape.
     return Tensor::borrow(DataType::kFloat32, {}, const_cast<float*>(values), nullptr);
   }
@@ -276,7 +286,8 @@ class PiecewiseConvolution final : public Kernel {
   const Image image_;
 };
 
-/// Stripes of this dimension, and blocks of channels: some eight million operations a piece at least, sixteen at most.
+/// Stripes of this dimension, and blocks of channels: some eight million operations a piece at least, about sixteen at
+/// most. Two, four or eight threads share an even number of stripes well.
 struct Split {
   std::size_t axis = 2;
   std::int64_t stripes = 1, blocks = 1;
@@ -296,6 +307,7 @@ Split split_of(const ConvolutionSpec& spec) {
   if (weights > num_elements(spec.input) / spec.input[0] && spec.groups == 1)
     split.blocks = std::clamp<std::int64_t>(channels / kChannels, 1, wanted);
   split.stripes = std::min(stripes, (wanted + split.blocks - 1) / split.blocks);
+  if (split.stripes > 1) split.stripes = std::min(stripes, split.stripes + split.stripes % 2) / 2 * 2;
   return split;
 }
 
@@ -325,22 +337,23 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
   const std::int64_t channels = spec.output[1], out_rows = spec.output[axis], in_rows = spec.input[axis];
   const std::int64_t image_in = num_elements(spec.input) / spec.input[0];
   const std::int64_t pixels = num_elements(spec.output) / spec.output[0] / channels;
-  const std::int64_t rows = (out_rows + split.stripes - 1) / split.stripes;
   const std::int64_t width = (channels / split.blocks + 15) / 16 * 16;
   std::map<std::array<std::int64_t, 5>, std::shared_ptr<const Kernel>> made;
   std::vector<PiecewiseConvolution::Piece> pieces;
-  for (std::int64_t row = 0; row < out_rows; row += rows) {
-    ConvolutionSpec stripe = spec;
-    stripe.input[0] = stripe.output[0] = 1;
-    stripe.output[axis] = std::min(rows, out_rows - row);
-    const std::int64_t from = row * spec.strides[s] - spec.pads_begin[s];
-    const std::int64_t to =
-        from + (stripe.output[axis] - 1) * spec.strides[s] + (spec.kernel[axis] - 1) * spec.dilations[s] + 1;
-    const std::int64_t begin = std::max<std::int64_t>(from, 0), end = std::min(to, in_rows);
-    if (begin >= end) return nullptr;  // Pads alone.
-    stripe.input[axis] = end - begin;
-    stripe.pads_begin[s] = begin - from;
-    for (std::int64_t channel = 0; channel < channels; channel += width) {
+  std::int64_t ahead = 0;
+  for (std::int64_t channel = 0; channel < channels; channel += width)
+    for (std::int64_t i = 0; i < split.stripes; ++i) {
+      const std::int64_t row = out_rows * i / split.stripes;
+      ConvolutionSpec stripe = spec;
+      stripe.input[0] = stripe.output[0] = 1;
+      stripe.output[axis] = out_rows * (i + 1) / split.stripes - row;
+      const std::int64_t from = row * spec.strides[s] - spec.pads_begin[s];
+      const std::int64_t to =
+          from + (stripe.output[axis] - 1) * spec.strides[s] + (spec.kernel[axis] - 1) * spec.dilations[s] + 1;
+      const std::int64_t begin = std::max<std::int64_t>(from, 0), end = std::min(to, in_rows);
+      if (begin >= end) return nullptr;  // Pads alone.
+      stripe.input[axis] = end - begin;
+      stripe.pads_begin[s] = begin - from;
       const std::int64_t count = std::min(width, channels - channel);
       const ConvolutionSpec piece = count == channels ? stripe : block_of_channels(stripe, channel, count);
       std::shared_ptr<const Kernel>& kernel =
@@ -352,9 +365,9 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
         kernel = primitive_kernel<dnnl::convolution_forward>(piece, d, cache, *desc);
       }
       pieces.push_back({kernel, begin * image_in / in_rows, row * pixels / out_rows,
-                        stripe.output[axis] * pixels / out_rows, channel, piece.output[1]});
+                        stripe.output[axis] * pixels / out_rows, channel, piece.output[1], ahead});
+      ahead += pieces.back().pixels * pieces.back().channels;
     }
-  }
   return std::make_unique<PiecewiseConvolution>(std::move(pieces),
                                                 PiecewiseConvolution::Image{spec.input[0], image_in, pixels, channels});
 }
