@@ -105,6 +105,37 @@ def test_functions_of_one_byte(seed, kind):
     check("QLinearLeakyRelu", {"x": x}, scales_of(draw, "x", "y"), ONE, TYPES[kind], alpha=0.1)
 
 
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("seed", range(6))
+def test_softmax(seed, kind):
+    """Bytes close together and far apart, along each axis and over several; one alone, whose power has no room."""
+    draw = Draw(seed, kind)
+    for shape in ((3, 5, 70), (2, 1, 4), (7, 300), (4, 1)):
+        x = draw.bytes(*shape)
+        for spread in (1, 4, 30):
+            constants = scales_of(draw, "x", "y")
+            if seed > 2:
+                constants["y_scale"] = F32(1 / 256)
+            for axis in range(-1, len(shape)):
+                for opset in (12, 13):
+                    given = {"axis": axis} if axis >= 0 else {}
+                    feeds = {"x": (x // spread).astype(TYPES[kind])}
+                    check("QLinearSoftmax", feeds, constants, ONE, TYPES[kind], opset=opset, **given)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("seed", range(4))
+def test_where(seed, kind):
+    draw = Draw(seed, kind)
+    order = ["c", "x", "x_scale", "x_zero", "y_in", "y_in_scale", "y_in_zero", "y_scale", "y_zero"]
+    for shapes in (((3, 4, 90),) * 3, ((4, 1), (3, 1, 90), ()), ((), (3, 7), (1, 7)), ((7,), (3, 1), (3, 7))):
+        constants = scales_of(draw, "x", "y_in", "y")
+        if seed == 3:
+            constants |= {"y_scale": constants["x_scale"], "y_zero": constants["x_zero"]}
+        feeds = {"c": draw.random.random(shapes[0]) < 0.5, "x": draw.bytes(*shapes[1]), "y_in": draw.bytes(*shapes[2])}
+        check("QLinearWhere", {k: np.asarray(v) for k, v in feeds.items()}, constants, order, TYPES[kind])
+
+
 POOLS = [
     {"kernel_shape": [2, 2], "strides": [2, 2]},
     {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},

@@ -1,6 +1,7 @@
 #include "ops/quantization/byte_loops.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/instruction_set.h"
@@ -234,6 +235,43 @@ void look_up_bytes(const ByteTable& table, const void* in, Index count, void* ou
   auto* to = static_cast<std::uint8_t*>(out);
   parallel_for(count, kBytesPerTask, [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) to[i] = table[from[i]];
+  });
+}
+
+void softmax_bytes(ByteSign sign, float in_scale, const ByteScale& out_scale, const void* in,
+                   const std::array<std::int64_t, 3>& sizes, void* out) {
+  const auto [outer, size, inner] = sizes;
+  if (outer * size * inner == 0) return;
+  constexpr double kRoom = 5;  // Powers of e that ONNX Runtime keeps free above the sum.
+  const double room = std::log(std::numeric_limits<float>::max() / static_cast<float>(size)) - kRoom;
+  const double shift = std::max(0.0, room) / in_scale;
+  std::array<float, 256> powers;  // By how far a byte is below the largest one.
+  for (int below = 0; below < 256; ++below)
+    powers[static_cast<std::size_t>(below)] =
+        static_cast<float>(std::exp((shift - below) * static_cast<double>(in_scale)));
+  const float ratio = std::floor(1.0F / out_scale.scale);
+  const bool is_signed = sign == ByteSign::kSigned;
+  // Of one number alone, whose power has no room for the ratio: what x86 makes of infinity as an integer, plus the zero
+  // point modulo 2^32, saturated.
+  const std::int32_t alone = !is_signed ? out_scale.zero : out_scale.zero < 0 ? 127 : -128;
+  parallel_for(outer * inner, std::max<Index>(1, kBytesPerTask / (4 * size)), [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const Index first = row / inner * size * inner + row % inner;
+      const auto* from = static_cast<const std::uint8_t*>(in) + first;
+      auto* to = static_cast<std::uint8_t*>(out) + first;
+      const std::uint8_t flip = is_signed ? 0x80 : 0;
+      std::uint8_t largest = 0;
+      for (Index i = 0; i < size; ++i) largest = std::max(largest, static_cast<std::uint8_t>(from[i * inner] ^ flip));
+      const auto power = [&](Index i) { return powers[static_cast<std::size_t>(largest - (from[i * inner] ^ flip))]; };
+      float sum = 0;
+      for (Index i = 0; i < size; ++i) sum += power(i);
+      for (Index i = 0; i < size; ++i) {
+        const float share = std::nearbyint(power(i) * ratio / sum);
+        const std::int32_t byte =
+            std::fabs(share) < 0x1p31F ? static_cast<std::int32_t>(share) + out_scale.zero : alone;
+        to[i * inner] = static_cast<std::uint8_t>(std::min(byte, is_signed ? 127 : 255));
+      }
+    }
   });
 }
 

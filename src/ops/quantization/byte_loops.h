@@ -52,6 +52,11 @@ ByteTable make_byte_table(ByteSign sign, const ByteScale& in, const ByteScale& o
 }
 void look_up_bytes(const ByteTable& table, const void* in, std::int64_t count, void* out);
 
+/// Softmax of bytes along the middle one of three dimensions, as QLinearSoftmax has it: the powers of e come from a
+/// table whose largest leaves room for their sum in float32, which is added up in order.
+void softmax_bytes(ByteSign sign, float in_scale, const ByteScale& out_scale, const void* in,
+                   const std::array<std::int64_t, 3>& sizes, void* out);
+
 /// The mean over all positions, as QLinearGlobalAveragePool has it. `in`: [batch, channels, positions], or with
 /// `channels_last` [batch, positions, channels]. `out`: [batch, channels].
 void average_bytes(ByteSign sign, const ByteScale& in_scale, const ByteScale& out_scale, const void* in,

@@ -4,6 +4,7 @@
 
 #include "core/parallel.h"
 #include "ops/contraction/matrix_product.h"
+#include "ops/elementwise.h"
 #include "ops/multiply_adds.h"
 #include "ops/quantization/byte_loops.h"
 #include "ops/quantization/quantization.h"
@@ -65,6 +66,53 @@ void run_qlinear_sigmoid(KernelContext& ctx) {
 void run_qlinear_leaky_relu(KernelContext& ctx) {
   const float alpha = ctx.attributes().real("alpha", 0.01F);
   run_byte_function(ctx, [alpha](float x) { return x >= 0 ? x : x * alpha; });
+}
+
+/// Up to version 12, Softmax is over all dimensions from its axis on.
+void run_qlinear_softmax(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const auto rank = static_cast<std::int64_t>(x.shape().size());
+  const bool over_one = ctx.attributes().required_integer("opset") >= 13;
+  const auto axis = static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().integer("axis", -1), rank));
+  const Around all = around(x.shape(), axis);
+  const std::array<std::int64_t, 3> sizes{all.outer, over_one ? all.size : all.size * all.inner,
+                                          over_one ? all.inner : 1};
+  softmax_bytes(sign_of(x), scale_of(ctx, 1).scale, scale_of(ctx, 3), x.raw(), sizes, ctx.output(0).raw());
+}
+
+void infer_qlinear_softmax(InferContext& ctx) {
+  if (!ctx.attributes().has("opset")) ctx.fail("expected the attribute 'opset'");
+  infer_byte_function(ctx);
+}
+
+// Inputs: condition, x, x_scale, x_zero_point, y, y_scale, y_zero_point, z_scale, z_zero_point.
+void infer_qlinear_where(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(1));
+  require_type(ctx, 0, DataType::kBool);
+  for (int i : {3, 4, 6, 8}) require_type(ctx, i, ctx.type(1));
+  for (int i : {2, 5, 7}) require_type(ctx, i, DataType::kFloat32);
+  ctx.set_shape(0, broadcast_or_fail(ctx, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)), ctx.shape(4)));
+}
+
+void run_qlinear_where(KernelContext& ctx) {
+  const Tensor &condition = ctx.input(0), &x = ctx.input(1), &y = ctx.input(4);
+  Tensor& out = ctx.output(0);
+  const ByteSign sign = sign_of(x);
+  const ByteScale to = scale_of(ctx, 7);
+  const auto same = [](float real) { return real; };
+  const ByteTable of_x = make_byte_table(sign, scale_of(ctx, 2), to, same),
+                  of_y = make_byte_table(sign, scale_of(ctx, 5), to, same);
+  const BroadcastRows rows(
+      out.shape(), {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(x.shape(), out.shape()),
+                    broadcast_strides(y.shape(), out.shape())});
+  rows.for_each([&](std::int64_t first, const std::int64_t* at) {
+    const bool* chosen = condition.data<bool>() + at[0];
+    const auto* a = static_cast<const std::uint8_t*>(x.raw()) + at[1];
+    const auto* b = static_cast<const std::uint8_t*>(y.raw()) + at[2];
+    auto* to_row = static_cast<std::uint8_t*>(out.raw()) + first;
+    for (std::int64_t i = 0; i < rows.count(); ++i)
+      to_row[i] = chosen[i * rows.step(0)] ? of_x[a[i * rows.step(1)]] : of_y[b[i * rows.step(2)]];
+  });
 }
 
 /// What QLinearGlobalAveragePool and QLinearAveragePool read, channels first.
@@ -223,6 +271,15 @@ OpTable quantized_layers() {
               infer_byte_function, run_qlinear_sigmoid),
       byte_op({.name = "QLinearLeakyRelu", .inputs = {4, 5}, .types = kOneOperand, .weights = 0b11110},
               infer_byte_function, run_qlinear_leaky_relu),
+      // QLinearSoftmax, com.microsoft 1: shares of powers of e, as bytes.
+      byte_op({.name = "QLinearSoftmax", .inputs = {4, 5}, .types = kOneOperand, .weights = 0b11110},
+              infer_qlinear_softmax, run_qlinear_softmax),
+      // QLinearWhere, com.microsoft 1: one of two tensors, in a scale of its own.
+      byte_op({.name = "QLinearWhere",
+               .inputs = {9, 9},
+               .types = {TypeSet{DataType::kBool}, kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes},
+               .weights = 0b111101100},
+              infer_qlinear_where, run_qlinear_where),
       // QLinearGlobalAveragePool, QLinearAveragePool, com.microsoft 1; with channels_last, the layout says so.
       byte_op({.name = "QLinearGlobalAveragePool", .inputs = {4, 5}, .types = kOneOperand, .weights = 0b11110},
               infer_qlinear_global_average_pool, run_qlinear_global_average_pool),
