@@ -388,8 +388,10 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
   }
 }
 
-/// oneDNN's own loops for them know no dilation, among others; its product takes up to a hundred times as long.
+/// oneDNN's own loops for them know no dilation, among others; its product takes up to a hundred times as long. For
+/// groups of a few channels it has that with AVX2, and loops that leave most of a vector empty with AVX-512.
 bool takes_own_depthwise(const ConvolutionSpec& spec, const ConvolutionDescs& d) {
+  if (spec.kernel[1] != 1) return true;
   const ScopedThreads single(1);
   return name_of(first_choice(spec, d)).find("dw") == std::string_view::npos;
 }

@@ -36,6 +36,7 @@ class DepthwiseKernel final : public Kernel {
       : images_(spec.output[0]),
         channels_(spec.output[1]),
         each_(spec.output[1] / spec.input[1]),
+        depth_(spec.kernel[1]),
         input_(image_of(spec.input)),
         output_(image_of(spec.output)),
         window_(image_of(spec.kernel)),
@@ -76,11 +77,12 @@ class DepthwiseKernel final : public Kernel {
       DepthwiseRun part{};
       part.count = next - o;
       part.channels = channels_;
+      part.depth = depth_;
       part.rows = std::max<std::int64_t>(rows.end - rows.begin, 0);
       part.columns = std::max<std::int64_t>(columns.end - columns.begin, 0);
       part.row_step = dilations_.height * input_.width * channels_;
       part.column_step = dilations_.width * channels_;
-      part.weight_row = window_.width * channels_;
+      part.weight_row = window_.width * depth_ * channels_;
       part.output_step = strides_.width * channels_;
       part.bias = bias_ ? bias_.data<float>() : nullptr;
       part.out = out + o * channels_;
@@ -89,7 +91,7 @@ class DepthwiseKernel final : public Kernel {
       else {
         const std::int64_t x = o * strides_.width - pads_.width + columns.begin * dilations_.width;
         part.in = image + ((y + rows.begin * dilations_.height) * input_.width + x) * channels_;
-        part.weights = weights + (rows.begin * window_.width + columns.begin) * channels_;
+        part.weights = weights + (rows.begin * window_.width + columns.begin) * depth_ * channels_;
       }
       program_kernels().depthwise(part);
       o = next;
@@ -113,20 +115,23 @@ class DepthwiseKernel final : public Kernel {
   }
 
   const std::int64_t images_, channels_;
-  const std::int64_t each_;  ///< Output channels of an input channel.
+  const std::int64_t each_;   ///< Output channels of an input channel.
+  const std::int64_t depth_;  ///< Channels of a group.
   const Extent input_, output_, window_, strides_, dilations_, pads_;
   const Tensor bias_;
   const std::vector<PostOp> post_ops_;
   const PreparedSource weights_;
 };
 
-/// [places of the window, channels]
+/// [places of the window, inputs of a group, channels]
 PreparedObject pack_filters(const Tensor& weights) {
-  const std::int64_t channels = weights.shape()[0], places = weights.size() / channels;
-  Tensor packed(DataType::kFloat32, {places, channels});
+  const std::int64_t channels = weights.shape()[0], depth = weights.shape()[1];
+  const std::int64_t places = weights.size() / channels / depth;
+  Tensor packed(DataType::kFloat32, {places, depth, channels});
   for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t p = 0; p < places; ++p)
-      packed.data<float>()[p * channels + c] = weights.data<float>()[c * places + p];
+    for (std::int64_t i = 0; i < depth; ++i)
+      for (std::int64_t p = 0; p < places; ++p)
+        packed.data<float>()[(p * depth + i) * channels + c] = weights.data<float>()[(c * depth + i) * places + p];
   const std::size_t bytes = packed.bytes();
   return {std::make_shared<Tensor>(std::move(packed)), bytes};
 }
@@ -148,7 +153,10 @@ void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> 
 std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
   const std::int64_t channels = spec.output[1];
   const bool single = spec.groups == 1 && channels != 1;  // One image for all: an ordinary convolution.
-  if (spec.transposed || spec.type != DataType::kFloat32 || spec.groups != spec.input[1] || channels == 0 || single)
+  const std::int64_t depth = spec.kernel[1];
+  const bool in_vector = depth == 2 || depth == 4 || (depth == 8 && program_kernels().product.lanes >= depth);
+  const bool of_groups = in_vector && spec.groups > 1 && channels == spec.input[1];
+  if (spec.transposed || spec.type != DataType::kFloat32 || channels == 0 || single || (depth != 1 && !of_groups))
     return nullptr;
   return std::make_unique<DepthwiseKernel>(
       spec, cache(spec.key + "|depthwise", [values = spec.weights] { return pack_filters(values()); }));
