@@ -334,6 +334,26 @@ def test_elements_by_indices(dtype, kind, axis):
     check("ScatterElements", [x, index, updates], [expected], axis=axis, opset=18)
 
 
+@pytest.mark.parametrize("slice_shape", [(), (3,)])
+def test_many_tuples_of_indices(slice_shape):
+    """More than are looked up at a time; of several with the same place the last one stays."""
+    x = numbers(40, 50, *slice_shape)
+    tuples = np.stack([RANDOM.integers(-n, n, 70_001) for n in x.shape[:2]], -1)
+    at = tuple(np.where(tuples < 0, tuples + x.shape[:2], tuples).T)
+    check("GatherND", [x, tuples], [x[at]], opset=18)
+    updates = numbers(len(tuples), *slice_shape)
+    expected = x.copy()
+    for place, update in zip(zip(*at), updates):
+        expected[place] = update
+    check("ScatterND", [x, tuples, updates], [expected], opset=18)
+    for place in (0, 32_768, 70_000):
+        wrong = tuples.copy()
+        wrong[place, 1] = 50
+        for op, operands in (("GatherND", [x, wrong]), ("ScatterND", [x, wrong, updates])):
+            with pytest.raises(ulpscope.Error, match=r"index 50 is outside of \[-50, 49\]"):
+                check(op, operands, [x], opset=18)
+
+
 @pytest.mark.parametrize("place", [0, 31, 64])
 @pytest.mark.parametrize("wrong", [5, -6])
 @pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])

@@ -1,6 +1,5 @@
 // Elements and slices that indices choose: read, written, or combined with others.
 #include <algorithm>
-#include <atomic>
 #include <string>
 
 #include "core/parallel.h"
@@ -8,6 +7,7 @@
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/indexing/element_indices.h"
+#include "ops/indexing/slices.h"
 #include "ops/movement.h"
 #include "ops/placing.h"
 
@@ -22,25 +22,6 @@ void check_element_indices(const Context& ctx, const Shape& data, const Shape& i
   if (!fits)
     ctx.fail("indices of shape {} do not fit data of shape {} along axis {}", to_string(indices), to_string(data),
              axis);
-}
-
-/// Calls function(row, offset of the slice in the data) for each index tuple of input 1. The first `batch_dims`
-/// dimensions of the data are those of the indices.
-template <typename Function>
-void for_each_slice(const KernelContext& ctx, const Shape& data, std::size_t batch_dims, Function&& function) {
-  const std::vector<std::int64_t> values = ctx.input_ints(1), strides = strides_of(data);
-  const Shape& indices = ctx.input(1).shape();
-  const std::size_t depth = static_cast<std::size_t>(indices.back());
-  const std::int64_t batches = product(data, 0, batch_dims), per_batch = product(data, batch_dims, data.size());
-  const std::int64_t tuples = product(indices, batch_dims, indices.size() - 1);
-  std::size_t next = 0;
-  for (std::int64_t b = 0; b < batches; ++b)
-    for (std::int64_t t = 0; t < tuples; ++t) {
-      std::int64_t at = b * per_batch;
-      for (std::size_t k = batch_dims; k < batch_dims + depth; ++k)
-        at += normalize_index(ctx, values[next++], data[k]) * strides[k];
-      function(b * tuples + t, at);
-    }
 }
 
 /// The gradient added up in zeros of this shape, at the slices that index tuples choose.
@@ -77,7 +58,9 @@ void run_gather(KernelContext& ctx) {
   const auto place = [&](std::int64_t i) {
     return (i / count * size + indices[static_cast<std::size_t>(i % count)]) * inner;
   };
-  if (inner == 1 && !has_parts(in))
+  // Rows of a table that is not in memory.
+  const auto source = has_parts(in) ? in.source() : nullptr;
+  if (inner == 1 && source == nullptr)
     return with_word(in.type(), [&]<typename Word>(Word) {
       parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end;) {
@@ -89,8 +72,6 @@ void run_gather(KernelContext& ctx) {
         }
       });
     });
-  // Rows of a table that is not in memory.
-  const auto source = has_parts(in) ? in.source() : nullptr;
   parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t from = place(i);
@@ -192,10 +173,15 @@ void run_gather_nd(KernelContext& ctx) {
   const auto [batch_dims, depth] = gather_layout(ctx, data, ctx.input(1).shape());
   if (out.size() == 0) return;
   const std::int64_t slice = product(data, batch_dims + depth, data.size());
+  const Slices slices(ctx, data, batch_dims);
+  if (slice == 1)
+    return with_word(in.type(), [&]<typename Word>(Word) {
+      slices.for_each<false>(
+          [&](std::int64_t row, std::int64_t from) { store_word(out.raw(), row, load_word<Word>(in.raw(), from)); });
+    });
   const std::size_t bytes = static_cast<std::size_t>(slice) * size_of(in.type());
-  for_each_slice(ctx, data, batch_dims, [&](std::int64_t row, std::int64_t from) {
-    std::memcpy(element(out, row * slice), element(in, from), bytes);
-  });
+  slices.for_each<false>(
+      [&](std::int64_t row, std::int64_t from) { std::memcpy(element(out, row * slice), element(in, from), bytes); });
 }
 
 void adjoint_gather_nd(AdjointContext& ctx) {
@@ -322,10 +308,15 @@ void run_scatter_nd(KernelContext& ctx) {
   const Tensor& updates = ctx.input(2);
   const Shape& data = out.shape();
   const std::int64_t slice = product(data, static_cast<std::size_t>(ctx.input(1).shape().back()), data.size());
+  const Slices slices(ctx, data, 0);
+  if (slice == 1 && ctx.attributes().text("reduction", "none") == "none")
+    return with_word(out.type(), [&]<typename Word>(Word) {
+      slices.for_each<true>(
+          [&](std::int64_t t, std::int64_t to) { store_word(out.raw(), to, load_word<Word>(updates.raw(), t)); });
+    });
   const Combine combine = find_combine(ctx, out.type());
-  for_each_slice(ctx, data, 0, [&](std::int64_t t, std::int64_t to) {
-    combine(element(out, to), element(updates, t * slice), slice);
-  });
+  slices.for_each<true>(
+      [&](std::int64_t t, std::int64_t to) { combine(element(out, to), element(updates, t * slice), slice); });
 }
 
 template <typename Context>
