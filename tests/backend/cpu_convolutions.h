@@ -51,9 +51,7 @@ class RandomConvolution {
                         sums, magnitudes);
     for (std::size_t o = 0; o < size; ++o) {
       if (spec.bias) sums[o] += static_cast<double>(spec.bias.data<float>()[static_cast<Index>(o) % spec.output[1]]);
-      for (const PostOp& op : spec.post_ops)
-        sums[o] = op.kind == PostOp::Kind::kAddTensor ? sums[o] + static_cast<double>(addend.data<float>()[o])
-                                                      : sums[o] * std::clamp(sums[o] / 6 + 0.5, 0.0, 1.0);
+      for (const PostOp& op : spec.post_ops) sums[o] = after(op, sums[o], static_cast<double>(addend.data<float>()[o]));
     }
     return sums;
   }
@@ -80,10 +78,14 @@ class RandomConvolution {
     spec.pads_begin.push_back(begin);
     spec.pads_end.push_back(end);
   }
-  void draw_extras() {
+  /// And where `bounded`, Relu or Clip.
+  void draw_extras(bool bounded = false) {
     if (pick(0, 1) == 0) spec.bias = numbers({spec.output[1]});
     if (pick(0, 3) == 0) spec.post_ops.push_back({PostOp::Kind::kAddTensor});
     if (pick(0, 3) == 0) spec.post_ops.push_back({PostOp::Kind::kHardSwish});
+    const Index bounds = bounded ? pick(0, 3) : 0;
+    if (bounds == 1) spec.post_ops.push_back({PostOp::Kind::kRelu});
+    if (bounds == 2) spec.post_ops.push_back({PostOp::Kind::kClip, -0.5f, 0.25f});
   }
   void draw_inputs() {
     x = numbers({num_elements(spec.input)});
@@ -94,6 +96,20 @@ class RandomConvolution {
   struct Position {
     Index y, x;
   };
+
+  static double after(const PostOp& op, double sum, double addend) {
+    switch (op.kind) {
+      case PostOp::Kind::kHardSwish:
+        return sum * std::clamp(sum / 6 + 0.5, 0.0, 1.0);
+      case PostOp::Kind::kAddTensor:
+        return sum + addend;
+      case PostOp::Kind::kRelu:
+        return std::max(sum, 0.0);
+      case PostOp::Kind::kClip:
+        return std::clamp(sum, static_cast<double>(op.p), static_cast<double>(op.q));
+    }
+    return sum;
+  }
 
   /// One place of the window, for all channels: `few` is an output, or an input of a transposed convolution.
   void add_place(Index image, Position few, Index place, Position many, std::vector<double>& sums,

@@ -33,7 +33,7 @@ class DepthwiseCase : public RandomConvolution {
     }
     weights = numbers(spec.kernel);
     spec.weights = [values = weights] { return values; };
-    draw_extras();
+    draw_extras(true);
     draw_inputs();
   }
 };

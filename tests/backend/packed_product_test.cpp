@@ -312,6 +312,8 @@ void expect_pointwise(Index places, Index in, Index out, const std::vector<PostO
       for (const PostOp::Kind kind : kinds) {
         if (kind == PostOp::Kind::kAddTensor)
           expected += static_cast<double>(addend.data()[i]);
+        else if (kind == PostOp::Kind::kRelu)
+          expected = std::max(expected, 0.0);
         else
           expected *= std::clamp(expected / 6 + 0.5, 0.0, 1.0);
       }
@@ -324,8 +326,8 @@ void expect_pointwise(Index places, Index in, Index out, const std::vector<PostO
 TEST(PackedProduct, ConvolutionsOverSinglePlaces) {
   using enum PostOp::Kind;
   for (const Index places : {1, 49, 200})
-    for (const auto& kinds :
-         std::vector<std::vector<PostOp::Kind>>{{}, {kAddTensor}, {kHardSwish}, {kAddTensor, kHardSwish, kAddTensor}}) {
+    for (const auto& kinds : std::vector<std::vector<PostOp::Kind>>{
+             {}, {kAddTensor}, {kHardSwish}, {kRelu}, {kAddTensor, kHardSwish, kAddTensor, kRelu}}) {
       expect_pointwise(places, 40, 50, kinds);
       if (IsSkipped() || HasFatalFailure()) return;
     }

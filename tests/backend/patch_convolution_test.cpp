@@ -34,7 +34,7 @@ class PatchCase : public RandomConvolution {
     weights = numbers(spec.kernel);
     if (pick(0, 3) == 0) weights.data<float>()[pick(0, weights.size() - 1)] = std::numeric_limits<float>::infinity();
     spec.weights = [values = weights] { return values; };
-    if (!spec.transposed) draw_extras();
+    if (!spec.transposed) draw_extras(true);
     draw_inputs();
   }
 };

@@ -60,6 +60,9 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
       case PostOp::Kind::kAddTensor:
         ops.append_binary(dnnl::algorithm::binary_add, image(spec.output));
         break;
+      case PostOp::Kind::kRelu:
+      case PostOp::Kind::kClip:
+        throw InternalError("oneDNN bounds results otherwise");
     }
   }
   dnnl::primitive_attr attributes;
@@ -231,7 +234,9 @@ class PiecewiseConvolution final : public Kernel {
     std::int64_t count, input, pixels, channels;  ///< Elements of an input; positions and channels of an output.
   };
 
-  PiecewiseConvolution(std::vector<Piece> pieces, Image image) : pieces_(std::move(pieces)), image_(image) {}
+  /// `bounds`: what is done to the results of pieces at last, if anything.
+  PiecewiseConvolution(std::vector<Piece> pieces, Image image, std::optional<PostOp> bounds)
+      : pieces_(std::move(pieces)), image_(image), bounds_(bounds) {}
 
   std::string name() const override { return fmt::format("{} pieces, {}", pieces_.size(), pieces_[0].kernel->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
@@ -279,11 +284,13 @@ class PiecewiseConvolution final : public Kernel {
     Tensor result = at(whole ? target : block);
     Tensor* const out = &result;
     piece.kernel->run(in, {&out, 1});
+    if (bounds_) apply_post_ops({&*bounds_, 1}, inputs, whole ? target : block, 0, size);
     if (!whole) copy(block, piece.channels, target, all);
   }
 
   const std::vector<Piece> pieces_;
   const Image image_;
+  const std::optional<PostOp> bounds_;
 };
 
 /// Stripes of this dimension, and blocks of channels: some eight million operations a piece at least, about sixteen at
@@ -332,7 +339,7 @@ ConvolutionSpec block_of_channels(const ConvolutionSpec& whole, std::int64_t fir
 
 /// Nothing where a whole primitive has to do it.
 std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, const Split& split,
-                                                   const ObjectCache& cache) {
+                                                   std::optional<PostOp> bounds, const ObjectCache& cache) {
   const std::size_t axis = split.axis, s = axis - 2;
   const std::int64_t channels = spec.output[1], out_rows = spec.output[axis], in_rows = spec.input[axis];
   const std::int64_t image_in = num_elements(spec.input) / spec.input[0];
@@ -368,21 +375,26 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
                         stripe.output[axis] * pixels / out_rows, channel, piece.output[1], ahead});
       ahead += pieces.back().pixels * pieces.back().channels;
     }
-  return std::make_unique<PiecewiseConvolution>(std::move(pieces),
-                                                PiecewiseConvolution::Image{spec.input[0], image_in, pixels, channels});
+  return std::make_unique<PiecewiseConvolution>(
+      std::move(pieces), PiecewiseConvolution::Image{spec.input[0], image_in, pixels, channels}, bounds);
 }
 
-/// The pieces, where the fastest primitive would sum in an order that depends on the number of threads.
-std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const ConvolutionDescs& d,
-                                       const ObjectCache& cache) {
+/// The pieces, where the fastest primitive would sum in an order that depends on the number of threads. Whoever
+/// computes a piece bounds it: its results are in that cache.
+std::unique_ptr<Kernel> make_in_pieces(ConvolutionSpec spec, const ObjectCache& cache) {
+  std::optional<PostOp> bounds;
+  if (are_bounded(spec.post_ops)) {
+    bounds = spec.post_ops.back();
+    spec.post_ops.pop_back();
+  }
   const Split split = split_of(spec);
   if (split.stripes * split.blocks == 1) return nullptr;
   const ScopedThreads single(1);
-  const auto whole = first_choice(spec, d);
+  const auto whole = first_choice(spec, descs_of(spec));
   const std::string_view name = name_of(whole);
   if (name.find("brgconv") == std::string_view::npos || !may_split_by_threads(name, spec)) return nullptr;
   try {
-    return make_piecewise_convolution(spec, split, cache);
+    return make_piecewise_convolution(spec, split, bounds, cache);
   } catch (const dnnl::error&) {
     return nullptr;
   }
@@ -390,8 +402,9 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
 
 /// oneDNN's own loops for them know no dilation, among others; its product takes up to a hundred times as long. For
 /// groups of a few channels it has that with AVX2, and loops that leave most of a vector empty with AVX-512.
-bool takes_own_depthwise(const ConvolutionSpec& spec, const ConvolutionDescs& d) {
+bool takes_own_depthwise(ConvolutionSpec spec, const ConvolutionDescs& d) {
   if (spec.kernel[1] != 1) return true;
+  if (are_bounded(spec.post_ops)) spec.post_ops.pop_back();
   const ScopedThreads single(1);
   return name_of(first_choice(spec, d)).find("dw") == std::string_view::npos;
 }
@@ -428,7 +441,8 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
     if (auto product = make_pointwise_kernel(spec, cache)) return product;
     if (takes_own_depthwise(spec, d))
       if (auto depthwise = make_depthwise_kernel(spec, cache)) return depthwise;
-    if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;
+    if (auto pieces = make_in_pieces(spec, cache)) return pieces;
+    if (are_bounded(spec.post_ops)) return nullptr;
     return convolution_kernel<Forward>(spec, d, cache,
                                        [&] { return choose_convolution(spec, [&] { return forward_desc(spec, d); }); });
   }

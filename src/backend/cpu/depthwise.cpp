@@ -138,15 +138,20 @@ PreparedObject pack_filters(const Tensor& weights) {
 
 }  // namespace
 
+Instruction instruction_of(PostOp::Kind kind) {
+  if (kind == PostOp::Kind::kRelu) return Instruction::kRelu;
+  return kind == PostOp::Kind::kClip ? Instruction::kClip : Instruction::kHardSwish;
+}
+
 void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> inputs, float* output,
                     std::int64_t first, std::int64_t count) {
   float* const out = output + first;
   std::size_t addend = 1;
   for (const PostOp& op : ops) {
-    if (op.kind == PostOp::Kind::kHardSwish)
-      program_kernels().unary(Instruction::kHardSwish)(out, out, count, 0, 0);
-    else
+    if (op.kind == PostOp::Kind::kAddTensor)
       program_kernels().binary(Instruction::kAdd)(out, out, inputs[addend++]->data<float>() + first, count);
+    else
+      program_kernels().unary(instruction_of(op.kind))(out, out, count, op.p, op.q);
   }
 }
 

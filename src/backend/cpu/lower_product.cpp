@@ -1,6 +1,8 @@
 // Matrix products and convolutions.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "backend/cpu/choices.h"
 #include "backend/cpu/integer_product.h"
 #include "backend/cpu/layer_kernels.h"
@@ -220,14 +222,19 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   results.layout = Layout::kChannelsLast;
   (transposed ? results.scaling.bias : spec.bias) = constants_.convolution_bias(kernel, rounding, spec.key);
   std::vector<const Operand*> addends;
-  // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
-  // not: oneDNN's make a number of NaN. Nothing rides on a transposed one: oneDNN applies it element by element there.
-  Register user = -1;
+  // Residual additions and HardSwish ride on the convolution while nothing between them is stored, and at last Relu or
+  // Clip where the kernel has them. Nothing rides on a transposed one: oneDNN applies it element by element there.
+  Register user = -1, unbounded = -1;
   while (!transposed) {
     const Program::Value* next = only_use(epilogue, results.done, &user);
     if (next == nullptr) break;
     if (next->instruction == Instruction::kHardSwish) {
       spec.post_ops.push_back({PostOp::Kind::kHardSwish});
+    } else if (next->instruction == Instruction::kRelu || next->instruction == Instruction::kClip) {
+      const bool is_relu = next->instruction == Instruction::kRelu;
+      spec.post_ops.push_back({is_relu ? PostOp::Kind::kRelu : PostOp::Kind::kClip, next->p, next->q});
+      unbounded = std::exchange(results.done, user);
+      break;
     } else {
       const Load* load = computed_addend(spec_, epilogue, *next, results.done);
       if (load == nullptr) break;
@@ -240,7 +247,13 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   constexpr std::int64_t kMuchWork = 1024;  // Places of an output map.
   const bool anew = is_stored_narrow(spec_.value(l.inputs[1])) && !kernel.operands[1].is_encoded() &&
                     num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
-  std::unique_ptr<Kernel> step = make_convolution_kernel(spec, anew ? ObjectCache(prepared_anew) : object_cache());
+  const ObjectCache cache = anew ? ObjectCache(prepared_anew) : object_cache();
+  std::unique_ptr<Kernel> step = make_convolution_kernel(spec, cache);
+  if (step == nullptr && are_bounded(spec.post_ops)) {
+    spec.post_ops.pop_back();
+    results.done = unbounded;
+    step = make_convolution_kernel(spec, cache);
+  }
   if (step == nullptr) return false;
   std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer)};
   for (const Operand* operand : addends) inputs.push_back(read(*operand, Layout::kChannelsLast, kernel.layer));

@@ -63,6 +63,7 @@ class PackedMatMul final : public Kernel {
         in_place_(!spec.constant_b && !spec.transpose_b && spec.m <= kRowsInPlace),
         pieces_(spec, k_, panel()) {
     spec_.constant_b = {};
+    for (const PostOp& op : post_ops_) functions_.push_back(program_kernels().unary(instruction_of(op.kind)));
     if (!spec.constant_b) return;
     const Index count = std::accumulate(spec.batch_b.begin(), spec.batch_b.end(), Index{1}, std::multiplies<>());
     const PackedWeights weights{count, spec.k * spec.n, offset_b_, columns_of(nullptr), k_, spec.n};
@@ -165,19 +166,18 @@ class PackedMatMul final : public Kernel {
   void apply_post_ops(const Operands& operands, Index first, Index count) const {
     float* const out = operands.out + first;
     std::size_t addend = 0;
-    for (const PostOp& op : post_ops_) switch (op.kind) {
-        case PostOp::Kind::kHardSwish:
-          hard_swish_(out, out, count, 0, 0);
-          break;
-        case PostOp::Kind::kAddTensor:
-          add_(out, out, operands.addends[addend++]->data<float>() + first, count);
-          break;
-      }
+    for (std::size_t i = 0; i < post_ops_.size(); ++i) {
+      const PostOp& op = post_ops_[i];
+      if (op.kind == PostOp::Kind::kAddTensor)
+        add_(out, out, operands.addends[addend++]->data<float>() + first, count);
+      else
+        functions_[i](out, out, count, op.p, op.q);
+    }
   }
 
   MatMulSpec spec_;  ///< Without constant_b.
   const std::vector<PostOp> post_ops_;
-  const ProgramKernels::Unary hard_swish_ = program_kernels().unary(Instruction::kHardSwish);
+  std::vector<ProgramKernels::Unary> functions_;  ///< Per post-op.
   const ProgramKernels::Binary add_ = program_kernels().binary(Instruction::kAdd);
   const Index k_, offset_a_, offset_b_;
   const bool in_place_;  ///< b is not packed.

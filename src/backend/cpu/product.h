@@ -30,9 +30,16 @@ using ObjectCache = std::function<PreparedSource(const std::string& key, std::fu
 /// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass. All of
 /// them keep infinities and NaN.
 struct PostOp {
-  enum class Kind : std::uint8_t { kHardSwish, kAddTensor } kind;
-  // kAddTensor adds the next input of the kernel, of the output's shape and layout.
+  enum class Kind : std::uint8_t { kHardSwish, kAddTensor, kRelu, kClip } kind;
+  // kAddTensor adds the next input of the kernel, of the output's shape and layout. kRelu and kClip are last, and for
+  // kernels of ours alone: oneDNN's make a number of NaN.
+  float p = 0, q = 0;  ///< Of kClip.
+
+  bool is_bound() const { return kind == Kind::kRelu || kind == Kind::kClip; }
 };
+
+/// The last of these bounds results.
+inline bool are_bounded(std::span<const PostOp> ops) { return !ops.empty() && ops.back().is_bound(); }
 
 struct MatMulSpec : MatrixShape {
   /// The product takes only k_begin <= k < k_end of both operands; k_end 0: all of k.
@@ -96,9 +103,12 @@ inline bool is_depthwise(const ConvolutionSpec& spec) {
 }
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
-/// Nothing when there is no fast kernel for it; of bytes, none with instructions for them.
+/// Nothing when there is no fast kernel for it; of bytes, none with instructions for them; with bounds, none that has
+/// them.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
+/// Of those that add no tensor.
+Instruction instruction_of(PostOp::Kind kind);
 /// What follows a convolution, on `count` of its results in `output`, from `first` on. Tensors that are added are the
 /// kernel's inputs 1, 2, ...
 void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> inputs, float* output,
