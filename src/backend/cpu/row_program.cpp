@@ -63,6 +63,12 @@ class RowProgram final : public Kernel {
       for (int r : {steps_[s].a, steps_[s].b})
         if (r >= 0) last_use[r] = static_cast<int>(s);
     for (const auto& output : outputs_) last_use[output.source] = static_cast<int>(steps_.size());
+    subtracts_.assign(steps_.size(), 0);
+    for (std::size_t s = 0; s + 1 < steps_.size(); ++s) {
+      if (!is_exp_of_difference(s, last_use)) continue;
+      subtracts_[s + 1] = 1;
+      for (int r : {steps_[s].a, steps_[s].b}) last_use[r] = std::max(last_use[r], static_cast<int>(s) + 1);
+    }
     place_.assign(count, -1);
     output_of_.assign(count, -1);
     for (std::size_t o = 0; o < outputs_.size(); ++o) output_of_[outputs_[o].source] = static_cast<int>(o);
@@ -94,6 +100,16 @@ class RowProgram final : public Kernel {
     direct_output_from_ = last_input_read;
   }
 
+  /// Step `s` takes a number from each row, and all that is done with the difference is the Exp behind it, whose loop
+  /// subtracts by itself.
+  bool is_exp_of_difference(std::size_t s, const std::vector<int>& last_use) const {
+    const auto &difference = steps_[s], &power = steps_[s + 1];
+    return difference.instruction == Instruction::kSub && power.instruction == Instruction::kExp &&
+           power.a == difference.target && last_use[power.a] == static_cast<int>(s) + 1 &&
+           registers_[power.target].kind == Kind::kFull && registers_[difference.a].kind == Kind::kFull &&
+           registers_[difference.b].kind == Kind::kRow;
+  }
+
   Scratch& scratch_for_thread() const {
     thread_local Scratch scratch;
     scratch.values = scratch.memory.floats(place_elements() * static_cast<std::size_t>(places_));
@@ -120,7 +136,11 @@ class RowProgram final : public Kernel {
       if (const int o = output_of_[target];
           o >= 0 && registers_[target].kind == Kind::kFull && s >= direct_output_from_ && outputs_.size() == 1)
         scratch.registers[target] = out[o] + tiles_.offset(tile);
-      execute(step, functions_[s], tile.rows, tile.columns, scratch);
+      if (s + 1 < steps_.size() && subtracts_[s + 1] != 0) continue;
+      if (subtracts_[s] != 0)
+        exp_of_differences(s, tile.rows, tile.columns, scratch);
+      else
+        execute(step, functions_[s], tile.rows, tile.columns, scratch);
     }
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
       const auto source = static_cast<std::size_t>(outputs_[o].source);
@@ -176,6 +196,13 @@ class RowProgram final : public Kernel {
     }
   }
 
+  void exp_of_differences(std::size_t s, std::int64_t rows, std::int64_t columns, Scratch& scratch) const {
+    const float *from = scratch.registers[steps_[s - 1].a], *numbers = scratch.registers[steps_[s - 1].b];
+    float* out = scratch.registers[steps_[s].target];
+    for (std::int64_t r = 0; r < rows; ++r)
+      functions_[s].unary(out + r * columns, from + r * columns, columns, numbers[r], 0);
+  }
+
   static void spread(const float* row_values, float* out, std::int64_t rows, std::int64_t columns) {
     for (std::int64_t r = rows; r-- > 0;) std::fill(out + r * columns, out + (r + 1) * columns, row_values[r]);
   }
@@ -218,6 +245,7 @@ class RowProgram final : public Kernel {
   std::vector<ProgramForm::RegisterInfo> registers_;
   std::vector<ProgramForm::Step> steps_;
   std::vector<Functions> functions_;
+  std::vector<char> subtracts_;  ///< Per step: an Exp that does what the step before it describes, too.
   std::vector<ProgramForm::Output> outputs_;
   std::vector<int> place_;      ///< Per register: which piece of scratch; -1 for constants.
   std::vector<int> output_of_;  ///< Per register: which output it is.

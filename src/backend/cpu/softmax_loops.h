@@ -9,8 +9,7 @@ class SoftmaxLoops {
  public:
   /// In place.
   void softmax(float* row, std::int64_t count) const {
-    subtract_(row, row, max_(row, count), count);
-    exp_(row, row, count, 0, 0);
+    exp_(row, row, count, max_(row, count), 0);
     multiply_(row, row, 1.0f / sum_(row, count), count);
   }
   /// `exponentials`: memory for as many.
