@@ -90,7 +90,9 @@ def main() -> None:
     parser = measure.parser(__doc__ or "")
     parser.add_argument("model", help="an ONNX file of a language model, whose first output are logits")
     parser.add_argument("--inputs", type=pathlib.Path, required=True, help="samples, as Polygraphy saves inputs")
-    parser.add_argument("--formats", nargs="+", default=["int4-64", "nvfp4-weights"], help="for weights alone")
+    parser.add_argument(
+        "--formats", nargs="+", default=["fp8-weights", "int4-64", "nvfp4-weights"], help="for weights alone"
+    )
     parser.add_argument("--keep", nargs="+", default=[], help="layers that stay in float32")
     parser.add_argument("--layers", type=int, default=40, help="how many are run by themselves")
     options = parser.parse_args()

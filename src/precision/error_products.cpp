@@ -15,6 +15,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "graph/adjoint.h"
+#include "ops/forms.h"
 #include "ops/layer_writer.h"
 #include "ops/registry.h"
 
@@ -47,6 +48,28 @@ using RowSum = TensorId (LayerWriter::*)(TensorId, TensorId, std::string);
 TensorId row_sums(LayerWriter& writer, RowSum sum, TensorId of, const Shape& shape, std::string name) {
   if (shape.empty()) return of;
   return (writer.*sum)(of, writer.initializer("last axis", Tensor::of<std::int64_t>({1}, {-1})), std::move(name));
+}
+
+/// The dimension of the output channels, which each have weights of their own.
+std::size_t channel_axis(const Specialization& spec, const Images& images, TensorId output) {
+  const LayerId producer = spec.network->tensor(output).producer;
+  const auto slides = [&](const Layer& layer) {
+    return ops::is_convolution(layer) || ops::is_transposed_convolution(layer);
+  };
+  const std::size_t rank = spec.shape(output)->size();
+  const bool is_second = images[output] || (producer != kNone && slides(spec.network->layer(producer)));
+  return is_second && rank > 1 ? 1 : rank - 1;
+}
+
+/// Along all dimensions but `axis`.
+TensorId sums_beside(LayerWriter& writer, std::size_t axis, TensorId of, std::size_t rank, std::string name) {
+  std::vector<std::int64_t> others;
+  for (std::size_t i = 0; i < rank; ++i)
+    if (i != axis) others.push_back(static_cast<std::int64_t>(i));
+  if (others.empty()) return of;
+  const TensorId axes = writer.initializer(fmt::format("axes but {} of {}", axis, rank),
+                                           Tensor::of<std::int64_t>({std::ssize(others)}, others));
+  return writer.sum(of, axes, std::move(name));
 }
 
 /// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
@@ -83,7 +106,7 @@ class ProductsOfTwo final : public ErrorProducts {
   ProductsOfTwo(Trials& trials, const Specialization& spec, LocalErrors& local, std::span<const CandidateOutput> places,
                 std::span<const TensorId> outputs, Fold fold)
       : ErrorProducts(fold), local_(local) {
-    if (fold == Fold::kSum) images_ = images_of(spec);  // Rows of squares are those of the tensor as it is.
+    images_ = images_of(spec);
     adjoint_ = adjoint_for(spec, places, outputs);
     Network& network = adjoint_.network;
     network.outputs.clear();
@@ -102,7 +125,12 @@ class ProductsOfTwo final : public ErrorProducts {
       const TensorId error = writer.input(fmt::format("local error {}", w), shape);
       const TensorId product = writer.multiply(gradient, error, fmt::format("product {}", w));
       product_of_.back() = static_cast<int>(network.outputs.size());
-      network.outputs.push_back(row_sums(writer, &LayerWriter::sum, product, shape, fmt::format("sum {}", w)));
+      const std::size_t rank = shape.size();
+      const std::size_t axis = is_image(places[w].tensor) ? rank - 1 : channel_axis(spec, images_, places[w].tensor);
+      std::string name = fmt::format("sum {}", w);
+      network.outputs.push_back(fold == Fold::kSum
+                                    ? row_sums(writer, &LayerWriter::sum, product, shape, std::move(name))
+                                    : sums_beside(writer, axis, product, rank, std::move(name)));
     }
     place_behind_inputs(network, own);
     network.check();
@@ -238,8 +266,8 @@ class ProductsInOne final : public ErrorProducts {
       if (std::isnan(size)) return take_other(sample, seeds);
       sample.kinds[w] = {!std::isfinite(size), size == 0};
       if (!rows_[w].has_product) continue;
-      if (size != 0) result[w] = folded(products.subspan(product, rows_[w].count));
-      product += rows_[w].count;
+      if (size != 0) result[w] = folded(products.subspan(product, rows_[w].products));
+      product += rows_[w].products;
     }
     return result;
   }
@@ -247,7 +275,7 @@ class ProductsInOne final : public ErrorProducts {
  private:
   /// Of one place.
   struct Rows {
-    std::size_t count = 0;
+    std::size_t count = 0, products = 0;  ///< Sums of magnitudes, of products.
     bool has_product = false;
   };
 
@@ -297,23 +325,28 @@ class ProductsInOne final : public ErrorProducts {
     const std::vector<TensorId> errors = std::move(network.outputs);
     std::vector<TensorId> magnitudes, products;
     std::vector<LayerId> firsts;
-    const auto add = [&](std::vector<TensorId>& sums, RowSum sum, std::string_view word, TensorId of,
-                         const Shape& shape) {
-      sums.push_back(
-          row_sums(writer, sum, of, shape, fmt::format("{} {} of {}", word, sums.size(), network.tensor(of).name)));
+    const Images images = images_of(spec);
+    const auto name_of = [&](std::string_view word, std::size_t number, TensorId of) {
+      return fmt::format("{} {} of {}", word, number, network.tensor(of).name);
     };
     for (std::size_t w = 0; w < places.size(); ++w) {
       firsts.emplace_back(network.layers.size());
       const Shape& shape = *spec.shape(places[w].tensor);
       const std::int64_t row = shape.empty() ? 1 : shape.back();
-      rows_.push_back({row == 0 ? 0 : static_cast<std::size_t>(num_elements(shape) / row), gradients[w] != kNone});
+      const std::size_t rank = shape.size(), axis = rank == 0 ? 0 : channel_axis(spec, images, places[w].tensor),
+                        count = row == 0 ? 0 : static_cast<std::size_t>(num_elements(shape) / row);
+      const bool by_rows = fold() == Fold::kSum || rank == 0;
+      rows_.push_back({count, by_rows ? count : static_cast<std::size_t>(shape[axis]), gradients[w] != kNone});
       TensorId error = errors[w];
       if (network.tensor(error).type != DataType::kFloat32) error = writer.widen(error, fmt::format("error {}", w));
-      add(magnitudes, &LayerWriter::sum_magnitudes, "magnitudes", error, shape);
+      magnitudes.push_back(row_sums(writer, &LayerWriter::sum_magnitudes, error, shape,
+                                    name_of("magnitudes", magnitudes.size(), error)));
       if (gradients[w] == kNone) continue;
-      const TensorId finite = writer.clip(error, low, high, fmt::format("finite error {}", w));
-      add(products, &LayerWriter::sum, "sum", writer.multiply(gradients[w], finite, fmt::format("product {}", w)),
-          shape);
+      const TensorId finite = writer.clip(error, low, high, fmt::format("finite error {}", w)),
+                     of = writer.multiply(gradients[w], finite, fmt::format("product {}", w));
+      std::string name = name_of("sum", products.size(), of);
+      products.push_back(by_rows ? row_sums(writer, &LayerWriter::sum, of, shape, std::move(name))
+                                 : sums_beside(writer, axis, of, rank, std::move(name)));
     }
     firsts.emplace_back(network.layers.size());
     network.outputs.clear();
@@ -390,9 +423,23 @@ class ProductsInOne final : public ErrorProducts {
 
 }  // namespace
 
-double ErrorProducts::folded(std::span<const float> row_sums) const {
-  if (fold_ == Fold::kSum) return sum_of(row_sums);
-  return std::accumulate(row_sums.begin(), row_sums.end(), 0.0, [](double sum, double row) { return sum + row * row; });
+double ErrorProducts::folded(std::span<const float> sums) const {
+  return fold_ == Fold::kSum ? sum_of(sums) : squares_of_channels(sums);
+}
+
+double squares_of_channels(std::span<const float> sums) {
+  constexpr std::size_t kMost = 256, kStep = 4;
+  double squares = 0;
+  int widths = 0;
+  for (std::size_t width = 1; width <= kMost; width *= kStep) {
+    for (std::size_t begin = 0; begin < sums.size(); begin += width) {
+      const double sum = sum_of(sums.subspan(begin, std::min(width, sums.size() - begin)));
+      squares += sum * sum;
+    }
+    ++widths;
+    if (width >= sums.size()) break;  // That was the sum of all.
+  }
+  return squares / widths;
 }
 
 AdjointNetwork ErrorProducts::adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,

@@ -40,9 +40,8 @@ class ErrorProducts {
   virtual Sample start(std::span<const Tensor> inputs) = 0;
   /// How the products of the elements of a gradient and of an error become a number.
   enum class Fold : std::uint8_t {
-    kSum,         ///< All of them added.
-    kRowSquares,  ///< Those of a row (the last dimension) added; of these sums the squares, added. Rows that have their
-                  ///< own random seeds are independent: this is the expected square of the sum, with less noise.
+    kSum,             ///< All of them added.
+    kChannelSquares,  ///< Those of an output channel added, of these sums the squares: see squares_of_channels().
   };
   /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>, folded; 0 where no
   /// gradient or no error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
@@ -55,7 +54,9 @@ class ErrorProducts {
 
  protected:
   explicit ErrorProducts(Fold fold) : fold_(fold) {}
-  double folded(std::span<const float> row_sums) const;
+  Fold fold() const noexcept { return fold_; }
+  /// `sums`: of rows, or of channels where these are wanted.
+  double folded(std::span<const float> sums) const;
   /// The gradients of the outputs with respect to these places; says what seeded() and incomplete() are.
   AdjointNetwork adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
                              std::span<const TensorId> outputs);
@@ -65,6 +66,13 @@ class ErrorProducts {
   std::vector<TensorId> seeded_;
   std::vector<char> incomplete_;
 };
+
+/// The expected square of the sum of all products, from those of each output channel, for errors of weights: each
+/// channel has weights of its own, which round by themselves. Errors of rows (tokens) do not, since they share all
+/// weights: of a key, what all rows have in common is nothing to softmax. Where gradients point one way within a head,
+/// neighbors count together, too; so this is the mean over the sums of 1, 4, 16, 64 and 256 neighbors. Less of a
+/// square is left to chance than of the square of one sum.
+double squares_of_channels(std::span<const float> sums);
 
 /// Makes them for one search.
 class ErrorProductsMaker {

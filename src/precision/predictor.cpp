@@ -467,7 +467,7 @@ std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignmen
                                                  const PredictorOptions& options, std::size_t first,
                                                  const std::function<void(int, int)>& progress) {
   Prediction prediction(trials, low, layers_of(layers), criterion, golden, options, first, precisions_of(layers),
-                        ErrorProducts::Fold::kRowSquares);
+                        ErrorProducts::Fold::kChannelSquares);
   std::vector<std::vector<double>> result;
   for (SampleEffects& sample : prediction.run(progress)) result.push_back(std::move(sample.mean_squares));
   return result;

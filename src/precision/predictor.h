@@ -43,8 +43,8 @@ struct LayerIn {
 
 /// [sample][layer]: the share of the tolerance that the error of a layer uses by itself, as the root of its expected
 /// square. A layer may be listed in several precisions. Takes one pass per sample for all local errors, and one adjoint
-/// pass per projection; errors of the rows of a tensor (tokens) count as independent, so fewer projections are needed.
-/// Everything else is as `low` has it: scales, and how much their weights count. Deterministic.
+/// pass per projection; errors of output channels count as independent, as those of weights are, so fewer projections
+/// are needed. Everything else is as `low` has it: scales, and how much their weights count. Deterministic.
 std::vector<std::vector<double>> predict_squares(Trials& trials, const Assignment& low, std::span<const LayerIn> layers,
                                                  const Criterion& criterion, std::span<const TensorMap> golden,
                                                  const PredictorOptions& options, std::size_t first,

@@ -35,11 +35,12 @@ struct Both {
 /// What is compared, for the only sample of `trials`.
 class ErrorProductsOf {
  public:
-  ErrorProductsOf(std::shared_ptr<const Network> network, std::span<const Tensor> inputs)
+  ErrorProductsOf(std::shared_ptr<const Network> network, std::span<const Tensor> inputs,
+                  ErrorProducts::Fold fold = ErrorProducts::Fold::kSum)
       : samples_{named(*network, inputs)},
         trials_(network, fp16_options(ConstraintMode::kNone, Fusion::kNone, true), samples_),
-        maker_(trials_, trials_.assign(Requests(network->layers.size())), computing_layers(*network),
-               network->outputs) {
+        maker_(trials_, trials_.assign(Requests(network->layers.size())), computing_layers(*network), network->outputs,
+               fold) {
     both_.in_one = maker_.make(0, true);
     both_.of_two = maker_.make(0, false);
     both_.one = both_.in_one->start(trials_.inputs(0));
@@ -88,9 +89,21 @@ TEST(ErrorProducts, AreThoseOfTwoNetworksInOne) {
   for (std::uint32_t number = 0; number < 60; ++number) {
     SCOPED_TRACE("network " + std::to_string(number));
     RandomNetwork random(number);
-    ErrorProductsOf products(random.shared(), random.inputs());
-    expect_alike(products, number);
+    for (const auto fold : {ErrorProducts::Fold::kSum, ErrorProducts::Fold::kChannelSquares}) {
+      ErrorProductsOf products(random.shared(), random.inputs(), fold);
+      expect_alike(products, number);
+    }
   }
+}
+
+TEST(ErrorProducts, SquaresOfChannelsAreMeansOverNeighbors) {
+  EXPECT_DOUBLE_EQ(squares_of_channels(std::vector<float>{3}), 9);
+  EXPECT_DOUBLE_EQ(squares_of_channels(std::vector<float>{3, -3}), (18 + 0) / 2.0);
+  // 1, 4, and 16, which is all of them.
+  EXPECT_DOUBLE_EQ(squares_of_channels(std::vector<float>{1, 2, -1, -2, 5, 1}), (36 + 36 + 36) / 3.0);
+  const std::vector<float> ones(1024, 1);
+  EXPECT_DOUBLE_EQ(squares_of_channels(ones), 1024 * (1 + 4 + 16 + 64 + 256) / 5.0);
+  EXPECT_EQ(squares_of_channels({}), 0);
 }
 
 std::vector<float> random_values(std::size_t count, std::uint32_t seed) {
@@ -128,8 +141,11 @@ std::shared_ptr<Network> images() {
 
 TEST(ErrorProducts, AreThoseOfTwoNetworksThatHandOnImages) {
   const auto network = images();
-  ErrorProductsOf products(network, std::vector<Tensor>{Tensor::of<float>({2, 3, 6, 5}, random_values(180, 1))});
-  expect_alike(products, 5);
+  const std::vector<Tensor> inputs{Tensor::of<float>({2, 3, 6, 5}, random_values(180, 1))};
+  for (const auto fold : {ErrorProducts::Fold::kSum, ErrorProducts::Fold::kChannelSquares}) {
+    ErrorProductsOf products(network, inputs, fold);
+    expect_alike(products, 5);
+  }
 }
 
 TEST(ErrorProducts, AreThoseOfTwoNetworksThatHandOnComparisonsOfImages) {

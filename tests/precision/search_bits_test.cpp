@@ -65,10 +65,10 @@ struct Searched {
 };
 
 /// As search() makes it of --weights-only --int4 --nvfp4 --int8 --fp8.
-Searched searched(Objective objective, double bits = 0, int blocks = 4) {
+Searched searched(Objective objective, double bits = 0, const std::shared_ptr<const Network>& searched = decoder()) {
   using enum Precision;
   Searched result;
-  const auto network = std::make_shared<Network>(*decoder(blocks));
+  const auto network = std::make_shared<Network>(*searched);
   result.data = data_for(network, "x", {12, kWidth}, -2, 2);
   SearchTask& task = result.task;
   task.build = tested_options();
@@ -210,36 +210,76 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
   return 1 - 6 * squares / (n * (n * n - 1));
 }
 
-TEST(SearchBits, PredictionsRankLayersAndFormatsAsTrialsDo) {
-  const Searched of = searched(Objective::kError, 5);
+/// Means over the samples: [i] is predicted of layers[i], and what it measures alone.
+struct Singles {
+  std::vector<LayerIn> layers;
+  std::vector<double> predicted, measured;
+};
+
+Singles singles_of(const Searched& of) {
   const auto criterion = kl(1);
   Trials trials(of.data.network, of.task.build, of.data.samples);
-  const Assignment low = trials.assign(own_requests(*of.data.network));
   const auto golden = trials.run(trials.full_precision(), false);
-  std::vector<LayerIn> layers;
+  Singles result;
   for (const auto& [id, formats] : of.task.formats)
     for (const Precision format : formats)
-      if (format != Precision::kFP32) layers.push_back({id, format});
+      if (format != Precision::kFP32) result.layers.push_back({id, format});
   PredictorOptions options;
   options.projections = 3;
-  const auto squares = predict_squares(trials, low, layers, *criterion, golden, options, 0, {});
-  ASSERT_EQ(squares.size(), of.data.samples.size());
-  std::vector<double> predicted, measured;
-  double sum_predicted = 0, sum_measured = 0;
-  for (std::size_t w = 0; w < layers.size(); ++w) {
+  const auto squares = predict_squares(trials, trials.assign(own_requests(*of.data.network)), result.layers, *criterion,
+                                       golden, options, 0, {});
+  EXPECT_EQ(squares.size(), of.data.samples.size());
+  for (std::size_t w = 0; w < result.layers.size(); ++w) {
     std::map<std::string, Precision> formats = everywhere(of, Precision::kFP32);
-    formats[of.data.network->layer(layers[w].layer).name] = layers[w].precision;
-    measured.push_back(used_by(of, *criterion, formats));
+    formats[of.data.network->layer(result.layers[w].layer).name] = result.layers[w].precision;
+    result.measured.push_back(used_by(of, *criterion, formats));
     double sum = 0;
     for (const auto& sample : squares) sum += sample[w];
-    predicted.push_back(sum / static_cast<double>(squares.size()));
-    sum_predicted += predicted.back();
-    sum_measured += measured.back();
+    result.predicted.push_back(sum / static_cast<double>(squares.size()));
   }
-  EXPECT_GE(rank_correlation(predicted, measured), 0.9);
+  return result;
+}
+
+TEST(SearchBits, PredictionsRankLayersAndFormatsAsTrialsDo) {
+  const Singles singles = singles_of(searched(Objective::kError, 5));
+  EXPECT_GE(rank_correlation(singles.predicted, singles.measured), 0.9);
+  const double predicted = std::reduce(singles.predicted.begin(), singles.predicted.end()),
+               measured = std::reduce(singles.measured.begin(), singles.measured.end());
   // The largest of three samples against their mean.
-  EXPECT_GT(sum_predicted / sum_measured, 0.4);
-  EXPECT_LT(sum_predicted / sum_measured, 1.4);
+  EXPECT_GT(predicted / measured, 0.4);
+  EXPECT_LT(predicted / measured, 1.4);
+}
+
+/// As a key before softmax: what all rows have in common goes, and inputs have much in common.
+std::shared_ptr<Network> keys() {
+  Model model;
+  model.input("x", {12, kWidth});
+  const auto constant = [&](const std::string& name, const std::vector<std::int64_t>& shape,
+                            const std::vector<float>& values) {
+    *model.graph().add_initializer() = float_tensor(name, shape, values);
+  };
+  constant("common", {kWidth}, weights_of(kWidth, 8, 21));
+  constant("key.weight", {kWidth, kWidth}, weights_of(kWidth * kWidth, 0.03f, 22));
+  constant("head.weight", {kWidth, kLabels}, weights_of(kWidth * kLabels, 0.08f, 23));
+  model.node("Add", {"x", "common"}, {"h"}, "Add");
+  model.node("MatMul", {"h", "key.weight"}, {"k"}, "key");
+  add_attribute(model.node("ReduceMean", {"k"}, {"mean"}, "Mean"), "axes", onnx::AttributeProto::INTS).add_ints(0);
+  model.node("Sub", {"k", "mean"}, {"own"}, "Own");
+  model.node("MatMul", {"own", "head.weight"}, {"head.out"}, "head");
+  model.output("head.out");
+  return model.load();
+}
+
+TEST(SearchBits, ErrorsThatAllRowsShareCountAsTheOneThatTheyAre) {
+  const Searched of = searched(Objective::kError, 5, keys());
+  const Singles singles = singles_of(of);
+  for (std::size_t w = 0; w < singles.layers.size(); ++w) {
+    const double ratio = singles.predicted[w] / singles.measured[w];
+    SCOPED_TRACE(of.data.network->layer(singles.layers[w].layer).name + " in " +
+                 std::string(name_of(singles.layers[w].precision)));
+    EXPECT_GT(ratio, 0.4);
+    EXPECT_LT(ratio, 1.6);
+  }
 }
 
 }  // namespace
