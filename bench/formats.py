@@ -3,8 +3,9 @@
 Both operands of products are in the format, but for int4, which is of weights alone: the ratios to fp32 say what it
 costs to find the scales and elements of activations while the network runs. Each side is the sum over the steps of
 `ulpscope run --profile`, the least of eight runs for each step. Weights: the processor time of a run on one thread with
-weights alone in NVFP4, less that of a run in fp32. `least-squares` does what `activations` does once the mean squares
-are known.
+weights alone in NVFP4, less that of a run in fp32. `activations` takes the samples for calibration that lie beside the
+model (without these the one sample of its inputs), and runs them, too; `least-squares` is what it does once the mean
+squares of inputs are known.
 """
 
 from __future__ import annotations
@@ -48,13 +49,32 @@ def processor_seconds(command: List[str]) -> float:
 
 
 def measure_weights(model: models.Model, program: str) -> List[Dict[str, Any]]:
-    """Seconds that NVFP4 weights take by themselves: activations stay in fp32, and there is nothing to calibrate."""
-    run = [program, "run", str(model.path), "--trt", "--threads", "1", "--fusion", "full"]
-    low = [*run, "--nvfp4", "--weights-only", "--assume-lowest", "--weight-scales"]
-    plain = processor_seconds(run)
+    """Seconds that NVFP4 weights take by themselves: activations stay in fp32."""
     rows = []
-    for rule in ("amax", "least-squares"):
-        rows.append({"model": model.name, "weights": f"nvfp4, {rule}", "s": processor_seconds([*low, rule]) - plain})
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = pathlib.Path(folder) / "inputs.npz"
+        np.savez(inputs, **model.inputs)
+        samples = model.path.with_suffix(".calib.json")
+        run = [
+            program,
+            "run",
+            str(model.path),
+            "--trt",
+            "--threads",
+            "1",
+            "--fusion",
+            "full",
+            "--load-inputs",
+            str(inputs),
+        ]
+        low = [*run, "--nvfp4", "--weights-only", "--assume-lowest", "--weight-scales"]
+        plain = processor_seconds(run)
+        for rule in ("amax", "least-squares", "activations"):
+            known = (
+                ["--calibration-inputs", str(samples if samples.exists() else inputs)] if rule == "activations" else []
+            )
+            seconds = processor_seconds([*low, rule, *known]) - plain
+            rows.append({"model": model.name, "weights": f"nvfp4, {rule}", "s": seconds})
     return rows
 
 
