@@ -142,8 +142,9 @@ class Calibrator {
     }
     if (!not_finite.empty())
       log_warning(
-          "[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; they are left out "
-          "of the calibration: {}",
+          "[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; ranges are those "
+          "of "
+          "their other values: {}",
           not_finite.size(), quoted_list(not_finite, 10));
   }
 

@@ -49,6 +49,7 @@ class QuantizationCheck {
       const Role role = role_of(node);
       if (role == Role::kMatMulNBits && node.input_size() > 2) check_numbers(node.input(2), true);
       if (role == Role::kFp4Dynamic) check_fp4_dynamic();
+      if (role == Role::kMxDynamic) check_attributes(32, "output_dtype", Proto::FLOAT8E4M3FN);
       if (role == Role::kMxDequantize) check_mx_dequantize();
       if (role == Role::kQuantize || role == Role::kDequantize) check_pair();
       if (role == Role::kQuantize || role == Role::kFp4Dynamic) check_repeated(first_quantizer);
@@ -231,7 +232,7 @@ class QuantizationCheck {
       blocked.push_back(d);
       const bool divides = scale[d] > 0 && data[d] % scale[d] == 0;
       const bool last_shorter = block > 0 && (data[d] + block - 1) / block == scale[d];
-      partial |= !divides && last_shorter;
+      partial |= last_shorter && data[d] % block != 0;  // Even where as many blocks of another size divide it.
       if ((divides && (block == 0 || data[d] / scale[d] == block)) || last_shorter) continue;
       return add(Severity::kProblem, Kind::kScaleShape, "scales of shape {} fit no blocks{} of '{}' of shape {}",
                  to_string(scale), block > 0 ? fmt::format(" of {}", block) : "", node_->input(0), to_string(data));
@@ -283,7 +284,22 @@ class QuantizationCheck {
 
   // --- TensorRT's operators
 
+  /// Of a dynamic quantizer: the one block size and the one value of `type` that TensorRT has, and what it does not
+  /// read.
+  void check_attributes(std::int64_t block, std::string_view type, std::int64_t only) {
+    if (const std::int64_t given = integer("block_size", block); given != block && given != 0)
+      add(Severity::kTensorRt, Kind::kAttribute,
+          "expected a block_size of {}, the only one that TensorRT takes, got {}", block, given);
+    if (const std::int64_t given = integer(type, only); given != only && given != 0)
+      add(Severity::kTensorRt, Kind::kAttribute, "expected {} {} ({}), the only one that TensorRT makes, got {}", type,
+          only, onnx_type_name(static_cast<int>(only)), given);
+    for (const onnx::AttributeProto& attribute : node_->attribute())
+      if (attribute.name() != "axis" && attribute.name() != "block_size" && attribute.name() != type)
+        add(Severity::kWarning, Kind::kAttribute, "TensorRT's parser ignores the attribute {}", attribute.name());
+  }
+
   void check_fp4_dynamic() {
+    check_attributes(16, "scale_type", Proto::FLOAT8E4M3FN);
     if (node_->input_size() < 2) return;
     const std::string& scale = node_->input(1);
     if (graph_->constant(scale) == nullptr)
@@ -361,38 +377,6 @@ class QuantizationCheck {
   const onnx::NodeProto* node_ = nullptr;
 };
 
-/// A zero point in one of the types that have negative numbers though their smallest code is 0.
-bool is_fp8_zero(const onnx::GraphProto& graph, const std::string& name) {
-  const auto fp8 = [](const Proto& value) {
-    return value.data_type() >= Proto::FLOAT8E4M3FN && value.data_type() <= Proto::FLOAT8E5M2FNUZ;
-  };
-  for (const Proto& each : graph.initializer())
-    if (each.name() == name) return fp8(each);
-  for (const onnx::NodeProto& node : graph.node())
-    if (is_constant_node(node) && node.output_size() == 1 && node.output(0) == name)
-      if (const auto* value = find_attribute(node, "value"); value != nullptr && value->has_t()) return fp8(value->t());
-  return false;
-}
-
-std::string relu_before_fp8(const onnx::GraphProto& graph) {
-  std::map<std::string_view, int> readers;
-  for (const auto& output : graph.output()) ++readers[output.name()];
-  for (const onnx::NodeProto& node : graph.node())
-    for (const std::string& input : node.input()) ++readers[input];
-  std::map<std::string_view, const onnx::NodeProto*> relus;
-  for (const onnx::NodeProto& node : graph.node()) {
-    if (node.op_type() == "Relu" && node.output_size() == 1) relus[node.output(0)] = &node;
-    if (node.op_type() == "QuantizeLinear" && node.input_size() == 3)
-      if (const auto relu = relus.find(node.input(0));
-          relu != relus.end() && readers[relu->first] == 1 && is_fp8_zero(graph, node.input(2)))
-        return node_name(*relu->second);
-    for (const onnx::AttributeProto& attribute : node.attribute())
-      if (attribute.has_g())
-        if (std::string found = relu_before_fp8(attribute.g()); !found.empty()) return found;
-  }
-  return {};
-}
-
 std::vector<QuantizationProblem> problems_of(std::span<const std::byte> bytes, ModelFile& file,
                                              const std::filesystem::path& folder, bool ignore_external_data,
                                              bool reads_codes = true) {
@@ -422,13 +406,6 @@ std::vector<QuantizationProblem> problems_in(const std::filesystem::path& path, 
 
 std::vector<QuantizationProblem> check_quantization(const std::filesystem::path& path, const ImportOptions& options) {
   return problems_in(path, options, true);
-}
-
-std::string relu_before_fp8(std::span<const std::byte> model, const std::string& source) {
-  onnx_model::ModelFile file;
-  file.source = source;
-  onnx_model::read_model(model, file);
-  return onnx_model::relu_before_fp8(file.proto.graph());
 }
 
 void warn_of_scales(const std::filesystem::path& path, const ImportOptions& options) {

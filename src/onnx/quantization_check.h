@@ -37,6 +37,7 @@ struct QuantizationProblem {
     kQuantizedAgain,  ///< Quantized in another way right after it came out of a DequantizeLinear.
     kType,            ///< A format that TensorRT does not quantize to.
     kComputedScale,   ///< Not known before the network runs.
+    kAttribute,       ///< Of an operator of TensorRT, which has no other value than one, or does not read it.
   };
   Severity severity;
   Kind kind;

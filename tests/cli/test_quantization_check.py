@@ -58,8 +58,8 @@ def activations(scale=0.1, zero=None, again=(), **attributes):
     return model(nodes, {"s": F(scale), "z": zero, "other": F(0.2)})
 
 
-def fp4_dynamic(axis=None, shape=(4, 32), scale=0.01):
-    attributes = {"block_size": 16, "scale_type": FP8} | ({} if axis is None else {"axis": axis})
+def fp4_dynamic(axis=None, shape=(4, 32), scale=0.01, **others):
+    attributes = {"block_size": 16, "scale_type": FP8} | ({} if axis is None else {"axis": axis}) | others
     nodes = [node("TRT_FP4DynamicQuantize", ["x", "g"], ["c", "s"], "q", **attributes, **TRT),
              node("DequantizeLinear", ["s", "g"], ["sd"], "scales"),
              node("DequantizeLinear", ["c", "sd"], ["y"], "dq", axis=-1, block_size=16)]  # fmt: skip
@@ -72,6 +72,12 @@ def nvfp4(blocks):
              node("Add", ["x", "d"], ["y"], "add")]  # fmt: skip
     constants = {"w": ramp((4, 32), 6, E2M1), "b": np.asarray(blocks, F).astype(E4M3), "g": F(0.01)}
     return model(nodes, constants)
+
+
+def mxfp8_dynamic(**attributes):
+    nodes = [node("TRT_MXFP8DynamicQuantize", ["x"], ["c", "s"], "q", **attributes, **TRT),
+             node("TRT_MXFP8DequantizeLinear", ["c", "s"], ["y"], "dq", axis=-1, block_size=32, **TRT)]  # fmt: skip
+    return model(nodes, {})
 
 
 def mxfp8(codes):
@@ -204,6 +210,17 @@ VIOLATIONS = {
         REFUSED,
         "blocks of 16 do not divide the 40 elements along axis 1",
     ),
+    "block of as many scales as one that divides": (
+        weights(ramp((4, 64), 7, I4), np.ones((4, 2), F), axis=1, block_size=48),
+        "dq",
+        REFUSED,
+        "blocks of 48 do not divide the 64 elements along axis 1",
+    ),
+    "block of dynamic fp4": (fp4_dynamic(-1, block_size=32), "q", REFUSED, "expected a block_size of 16"),
+    "scales of dynamic fp4": (fp4_dynamic(-1, scale_type=24), "q", REFUSED, "expected scale_type 17 (float8e4m3fn)"),
+    "attribute of dynamic fp4": (fp4_dynamic(-1, saturate=1), "q", WARNING, "ignores the attribute saturate"),
+    "block of dynamic mxfp8": (mxfp8_dynamic(block_size=16), "q", REFUSED, "expected a block_size of 32"),
+    "type of dynamic mxfp8": (mxfp8_dynamic(output_dtype=19), "q", REFUSED, "expected output_dtype 17"),
     "scales of fp4 that were not rounded": (
         weights(ramp((4, 32), 6, E2M1), np.sqrt(np.arange(1, 9, dtype=F)).reshape(4, 2), axis=-1, block_size=16),
         "dq",
@@ -295,6 +312,8 @@ WELL_FORMED = {
     ),
     "mxfp8": mxfp8(np.array([[127], [0], [120], [254]], np.uint8)),
     "dynamic fp4": fp4_dynamic(-1, (2, 16, 32)),
+    "dynamic mxfp8": mxfp8_dynamic(axis=-1, block_size=32, output_dtype=FP8),
+    "dynamic mxfp8 by its defaults": mxfp8_dynamic(),
     "two consumers": activations(
         again=[
             node("QuantizeLinear", ["x", "s", "z"], ["q2"], "q2"),
