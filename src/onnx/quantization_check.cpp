@@ -47,7 +47,7 @@ class QuantizationCheck {
       graph_ = &graph;
       node_ = &node;
       const Role role = role_of(node);
-      if (role == Role::kMatMulNBits && node.input_size() > 2) check_numbers(node.input(2), true);
+      if (role == Role::kMatMulNBits && node.input_size() > 2) check_numbers(stored_scale(node.input(2)), true);
       if (role == Role::kFp4Dynamic) check_fp4_dynamic();
       if (role == Role::kMxDynamic) check_attributes(32, "output_dtype", Proto::FLOAT8E4M3FN);
       if (role == Role::kMxDequantize) check_mx_dequantize();
@@ -128,6 +128,13 @@ class QuantizationCheck {
           "{} of the {} scales of blocks in '{}' are 0: these blocks are lost", zeros, codes.size(), maker.input(0));
   }
 
+  /// Behind a Cast or an Identity.
+  const std::string& stored_scale(const std::string& name) const {
+    const onnx::NodeProto* maker = graph_->producer(name);
+    const bool hands_on = maker != nullptr && (maker->op_type() == "Cast" || maker->op_type() == "Identity");
+    return hands_on && maker->input_size() == 1 ? maker->input(0) : name;
+  }
+
   void check_scale(const std::string& name) {
     if (const Proto* proto = graph_->constant(name)) {
       const int type = proto->data_type();
@@ -141,9 +148,8 @@ class QuantizationCheck {
     if (const onnx::NodeProto* maker = graph_->producer(name);
         maker != nullptr && role_of(*maker) == Role::kDequantize && maker->input_size() > 1)
       check_scaled_scales(*maker);
-    else if (maker != nullptr && (maker->op_type() == "Cast" || maker->op_type() == "Identity") &&
-             maker->input_size() == 1)
-      check_numbers(maker->input(0), false);
+    else
+      check_numbers(stored_scale(name), false);
     if (!graph_->is_settled(name))
       add(Severity::kTensorRt, Kind::kComputedScale,
           "the scale '{}' is computed when the network runs; TensorRT wants a constant, or scales of its dynamic "

@@ -105,6 +105,9 @@ TypedEdit::TypedEdit(TypedFile& file, onnx::GraphProto& graph, const Network& ne
   for (const auto& parameter : changes.parameters) parameters_[{parameter.layer, parameter.input}] = &parameter.value;
   for (const auto& each : changes.quantized) quantized_[{each.layer, each.input}] = &each;
   replaced_.insert(changes.replaced.begin(), changes.replaced.end());
+  for (const auto& node : source_.node())
+    for (int i = 2; role_of(node) == Role::kMatMulNBits && i < std::min(node.input_size(), 4); ++i)
+      if (const TensorId id = tensor(node.input(i)); id != kNone) scales_.insert(id);
   for (const auto& info : source_.value_info()) described_[info.name()] = &info;
   for (std::size_t o = 0; o < network.outputs.size(); ++o) output_types_[network.outputs[o]] = typing_.outputs[o];
 }

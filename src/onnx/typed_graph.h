@@ -123,7 +123,7 @@ class TypedEdit {
 
   /// It keeps what the file stores of it, and a read in another type takes a Cast of it.
   bool stays(TensorId id, const Typing::Read& read) const {
-    return read.first == Rounding::kNone && is_dequantized_constant(network_, id);
+    return read.first == Rounding::kNone && (scales_.contains(id) || is_dequantized_constant(network_, id));
   }
 
   /// True if a read takes a converted copy of a constant instead of what the file has under its name.
@@ -207,6 +207,7 @@ class TypedEdit {
   std::unordered_set<std::string> own_;  ///< What the graph itself defines.
   std::vector<LayerId> layer_of_node_;
   std::unordered_set<std::string> needed_, needed_before_;
+  std::set<TensorId> scales_;  ///< And zero points, of weights that a product reads as codes.
   std::unordered_map<std::string, const onnx::ValueInfoProto*> described_;
   std::map<TensorId, DataType> output_types_;
   std::map<LayerId, LayerId> absorbed_;

@@ -213,7 +213,11 @@ def test_typed_files_keep_the_codes(precision, zero):
     assert numpy_helper.to_array(kept[node.input[1]]).tobytes() == made.constants["product.w"].tobytes()
     if zero == "packed":
         assert numpy_helper.to_array(kept[node.input[3]]).tobytes() == made.constants["product.z"].tobytes()
-    assert kept[node.input[2]].data_type == element and kept[node.input[5]].data_type == element
+    # Those of scales, too: a Cast brings them into the type that the operator wants.
+    (cast,) = [each for each in typed.graph.node if node.input[2] in each.output]
+    assert cast.op_type == "Cast" and cast.attribute[0].i == element
+    assert numpy_helper.to_array(kept[cast.input[0]]).tobytes() == made.constants["product.s"].tobytes()
+    assert kept[node.input[5]].data_type == element
     low = ulpscope.Engine(model, precision=precision).run(feed)["z"]
     assert ulpscope.Engine(typed).run(feed)["z"].tobytes() == low.tobytes()
     if precision == "fp16" and zero != "float":
