@@ -22,10 +22,8 @@ StoredWeights stored_weights(const Specialization& spec, LayerId id, Precision p
   const Encoding encoding = encoding_of(spec, layer, precision, 1, number, {});
   const bool blocked = encoding.granularity == Granularity::kBlock;
   const std::int64_t scales = num_elements(scale_layout(spec, layer, 1, encoding).scales);
-  // DequantizeLinear gives the type of its scales: what stands beside blocks of floats, and channels.
-  const int scale_bits = blocked ? format_of(encoding.scale).bits() : 8 * static_cast<int>(size_of(number));
-  result.bits =
-      result.weights * format_of(encoding.format).bits() + scales * scale_bits + (encoding.second_scale ? 32 : 0);
+  result.bits = result.weights * format_of(encoding.format).bits() + scales * format_of(encoding.scale).bits() +
+                (encoding.second_scale ? 32 : 0);
   result.block = blocked ? encoding.block : 0;
   return result;
 }

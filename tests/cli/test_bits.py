@@ -90,8 +90,13 @@ def stored_bits(path):
 
 @pytest.mark.parametrize(
     "words",
-    [["--bits", "5"], ["--bits", "4.5001", "--fp16"], ["--objective", "bits", "--threshold", "0.003"]],
-    ids=["budget", "fp16", "bits"],
+    [
+        ["--bits", "5"],
+        ["--bits", "4.5001", "--fp16"],
+        ["--bits", "8.2", "--fp16"],
+        ["--objective", "bits", "--threshold", "0.003"],
+    ],
+    ids=["budget", "fp16", "bytes beside fp16", "bits"],
 )
 def test_the_typed_file_has_the_bits_of_the_answer(words, search, run, tmp_path):
     outcome = search(*FORMATS, *words, "--keep", "head")

@@ -49,7 +49,8 @@ TEST(WeightBits, CountCodesAndScales) {
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64), 4 + 16.0 / 64);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT4Block64, DataType::kBFloat16), 4 + 16.0 / 64);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kINT8Weights), 8 + 32.0 / 192) << "a scale per column of 192";
-  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kFP8Weights, DataType::kFloat16), 8 + 16.0 / 192);
+  EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kFP8Weights, DataType::kFloat16), 8 + 32.0 / 192)
+      << "in float32 beside float16, too, as the file has it";
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kNVFP4Weights), 4.5 + 32 / weights);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kMXFP8Weights), 8.25);
   EXPECT_EQ(bits_per_weight(*spec, "q", Precision::kMXFP4Weights), 4.25);
