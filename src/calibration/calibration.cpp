@@ -142,9 +142,8 @@ class Calibrator {
     }
     if (!not_finite.empty())
       log_warning(
-          "[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; ranges are those "
-          "of "
-          "their other values: {}",
+          "[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; their ranges are "
+          "those of the other values: {}",
           not_finite.size(), quoted_list(not_finite, 10));
   }
 
