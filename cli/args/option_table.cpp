@@ -59,6 +59,27 @@ void entry(std::string& out, const std::string& head, const std::string& help) {
   }
 }
 
+/// Each use of an option with its values; none where its target holds nothing.
+Repeated uses_of(const Option& option) {
+  using Values = std::vector<std::string>;
+  const auto optional = [](const auto* target) -> Repeated {
+    return *target ? Repeated{{fmt::format("{}", **target)}} : Repeated{};
+  };
+  return std::visit(
+      Overloaded{[](std::monostate) { return Repeated{}; },
+                 [](const bool* flag) { return *flag ? Repeated(1) : Repeated{}; },
+                 [](const int* count) { return Repeated(static_cast<std::size_t>(*count)); },
+                 [](const Ordered*) { return Repeated{}; },  // All of a kind stand where the first is declared.
+                 [&](const std::optional<std::string>* text) {
+                   return option.arity == Arity::kOptional && *text == "" ? Repeated(1) : optional(text);
+                 },
+                 [&](const std::optional<int>* number) { return optional(number); },
+                 [&](const std::optional<double>* number) { return optional(number); },
+                 [](const Values* list) { return list->empty() ? Repeated{} : Repeated{*list}; },
+                 [](const Repeated* lists) { return *lists; }},
+      option.target);
+}
+
 }  // namespace
 
 std::string Option::display() const { return fmt::format("{}", fmt::join(names, "/")); }
@@ -115,6 +136,29 @@ std::string OptionTable::usage() const {
     text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
   for (const std::string& metavar : more_metavars_) text += more_required_ ? " " + metavar : " [" + metavar + "]";
   return text + " [options]\n";
+}
+
+std::vector<std::string> OptionTable::words(const std::function<void(const Option&)>& left_out) const {
+  std::vector<std::string> words;
+  if (positional_ != nullptr && *positional_) words.push_back(**positional_);
+  const Ordered* done = nullptr;
+  for (const Option& option : options_) {
+    if (const auto* order = std::get_if<Ordered*>(&option.target); order != nullptr && *order != done) {
+      done = *order;
+      words.insert(words.end(), done->begin(), done->end());
+    }
+    const auto is_newer_form = [&](const Option& other) { return !other.own && other.target == option.target; };
+    for (const std::vector<std::string>& values : uses_of(option)) {
+      if (!option.own) {
+        const bool attached = values.size() == 1 && values[0].starts_with('-');
+        words.push_back(option.canonical() + (attached ? "=" + values[0] : ""));
+        if (!attached) words.insert(words.end(), values.begin(), values.end());
+      } else if (std::ranges::none_of(options_, is_newer_form)) {
+        left_out(option);
+      }
+    }
+  }
+  return words;
 }
 
 std::string OptionTable::help(bool all) const {

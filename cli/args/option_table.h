@@ -12,6 +12,12 @@
 
 namespace ulpscope::cli {
 
+/// Functions as one, for std::visit.
+template <typename... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
 /// How many values follow an option; argparse's `nargs`.
 enum class Arity {
   kNone,      ///< A flag.
@@ -146,6 +152,9 @@ class OptionTable {
 
   /// "usage: ulpscope run [-h] [options] [MODEL]".
   std::string usage() const;
+  /// What the targets hold, as words of a command line: first the positional argument, then the options of Polygraphy
+  /// that have a value. `left_out` is called for those of ulpscope alone that have one.
+  std::vector<std::string> words(const std::function<void(const Option&)>& left_out) const;
   /// The text of `--help`: usage, description, then one paragraph per section. `all`: that of `--help-all`, with the
   /// options that are accepted for the sake of scripts and have no effect.
   std::string help(bool all) const;

@@ -37,11 +37,6 @@ std::optional<T> to_number(std::string_view word) {
   return error == std::errc{} && stop == word.data() + word.size() ? std::optional(value) : std::nullopt;
 }
 
-template <typename... Functions>
-struct Overloaded : Functions... {
-  using Functions::operator()...;
-};
-
 class Reader {
  public:
   Reader(const OptionTable& table, std::span<const std::string> words) : table_(table), words_(words) {

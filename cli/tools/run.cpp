@@ -29,8 +29,8 @@
 #include "runtime/memory_limit.h"
 #include "tools/answer_options.h"
 #include "tools/comparing.h"
-#include "tools/gen_script.h"
 #include "tools/network_setup.h"
+#include "tools/polygraphy_script.h"
 #include "tools/run_engine.h"
 #include "tools/run_inference.h"
 #include "tools/run_onnx.h"
@@ -201,7 +201,11 @@ class RunTool : public Tool {
   }
 
   int write_script() const {
-    const std::string script = polygraphy_script(options_, command);
+    if (options_.model.given() && options_.model.type() == ModelType::kEngine)
+      log_warning("[gen-script] '{}' is taken for an engine of TensorRT: ulpscope's engines run here only",
+                  *options_.model.model);
+    const std::string script = polygraphy_script(
+        "run", "--gen-script", options_, [](RunOptions& options, OptionTable& table) { options.declare(table); });
     if (*options_.gen_script == "-") {
       fmt::print("{}", script);
       return 0;

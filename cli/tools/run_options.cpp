@@ -5,10 +5,10 @@
 namespace ulpscope::cli {
 
 void RunOptions::declare(OptionTable& table) {
-  table.value(
-      {"--gen", "--gen-script"}, gen_script, "FILE",
-      "Write a Python script against the API of Polygraphy (0.53 or later) that does the same, to be taken to a "
-      "machine with TensorRT, and exit; - for the standard output");
+  table.value({"--gen", "--gen-script"}, gen_script, "FILE",
+              "Have the installed Polygraphy write a Python script that does the same by its API, to be taken to a "
+              "machine with "
+              "TensorRT, and exit; - for the standard output");
   table.ours().value(
       {"--answer"}, answer, "FILE",
       "Run the model as this answer of `precision search` says, with its repairs and scales, on ulpscope's "

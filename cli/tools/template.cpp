@@ -4,7 +4,7 @@
 #include "core/messages.h"
 #include "interrupt.h"
 #include "runners/template_script.h"
-#include "tools/gen_script.h"
+#include "tools/polygraphy_script.h"
 #include "tools/tool.h"
 
 namespace ulpscope::cli {
@@ -71,12 +71,15 @@ class ConfigTemplate : public TemplateTool {
   }
 
  private:
-  void declare_subject(OptionTable& table) override {
-    options_.model.declare(table);
-    options_.config.declare(table);
-    options_.data.declare(table);
+  static void declare_configuration(RunOptions& options, OptionTable& table) {
+    options.model.declare(table);
+    options.config.declare(table);
+    options.data.declare(table);
   }
-  std::string script() const override { return trt_config_script(options_); }
+  void declare_subject(OptionTable& table) override { declare_configuration(options_, table); }
+  std::string script() const override {
+    return polygraphy_script("template trt-config", "--output", options_, declare_configuration);
+  }
 
   RunOptions options_;
 };

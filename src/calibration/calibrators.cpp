@@ -73,6 +73,10 @@ CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name) {
                          did_you_mean(name, names));
 }
 
+std::string_view class_name_of(CalibrationAlgorithm algorithm) noexcept {
+  return std::ranges::find(kNames, algorithm, &AlgorithmName::algorithm)->name;
+}
+
 std::string_view cache_name_of(CalibrationAlgorithm algorithm) noexcept {
   static constexpr std::array<std::string_view, 4> kNames{"EntropyCalibration2", "EntropyCalibration",
                                                           "MinMaxCalibration", "LegacyCalibration"};

@@ -13,6 +13,8 @@ namespace ulpscope {
 /// From a TensorRT class ("IInt8MinMaxCalibrator") or a short word: entropy, max, percentile. Throws
 /// Error(kInvalidArgument) with the names that there are and the nearest ones.
 CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name);
+/// The class.
+std::string_view class_name_of(CalibrationAlgorithm algorithm) noexcept;
 
 /// From here on a finite value is a mask that stands for minus infinity (-3.4e38 in attention), not a measurement: it
 /// saturates in int8, and does not count for calibrators that look at the distribution. MinMax takes it as it is.

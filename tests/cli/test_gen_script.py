@@ -119,9 +119,48 @@ def test_own_options_are_left_out(run, model, tmp_path):
     formats = ["--int4", "--nvfp4", "--mxfp8", "--formats", "fp8-weights"]
     outcome = run("run", model, "--trt", "--fp16", *formats, "--gen-script", "g.py")
     assert outcome.code == 0
-    for option in ("--int4", "--nvfp4", "--mxfp8", "--fp8 --weights-only"):
+    for option in ("--int4", "--nvfp4", "--mxfp8", "--formats"):
         assert f"{option} is left out" in outcome.out
     assert "CreateTrtConfig(fp16=True)" in (tmp_path / "g.py").read_text()
+    outcome = run("run", model, "--trt", "--fp16", "--fp8", "--weights-only", "--gen-script", "g.py")
+    assert outcome.code == 0 and "--weights-only is left out" in outcome.out, outcome
+    assert "CreateTrtConfig(fp16=True)" in (tmp_path / "g.py").read_text()
+
+
+@pytest.mark.parametrize("older, newer", [
+    (["--trt", "--strict-types", "--timing-cache", "t", "--layer-precisions", "Add:fp16"],
+     ["--trt", "--precision-constraints", "obey", "--save-timing-cache", "t", "--layer-precisions", "Add:float16"]),
+    (["--onnxrt", "--float-min", "-1", "--float-max", "2.5"], ["--onnxrt", "--val-range", "[-1,2.5]"]),
+    (["--onnxrt", "--data-loader-script", "s.py", "--data-loader-func-name", "feed", "--seed=-1"],
+     ["--onnxrt", "--data-loader-script", "s.py:feed", "--seed=-1"]),
+    (["--trt", "--sparse-weights"], ["--trt"]),
+])  # fmt: skip
+def test_our_words_and_those_of_older_releases(older, newer, run, polygraphy, model, tmp_path):
+    (tmp_path / "s.py").write_text("")
+    mine = run("run", model, *older, "--gen-script", "-")
+    theirs = polygraphy("run", model, *newer, "--gen-script", "-")
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    assert statements(python_part(mine.out)) == statements(python_part(theirs.out))
+    assert "is left out" not in mine.text
+
+
+def test_an_answer_becomes_layer_precisions(run, model, answer, tmp_path):
+    kept = {layer["name"] for layer in answer["layers"]}
+    assert kept
+    outcome = run("run", model, "--trt", "--answer", "a.json", "--gen-script", "g.py")
+    assert outcome.code == 0 and "--answer is left out" not in outcome.out, outcome
+    text = (tmp_path / "g.py").read_text()
+    assert "fp16=True" in text and "precision_constraints='obey'" in text
+    assert all(f"'{name}': trt.float32" in text for name in kept)
+
+
+def test_says_what_to_install(run, model, tmp_path):
+    package = tmp_path / "without" / "polygraphy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ModuleNotFoundError('No module', name='polygraphy')")
+    outcome = run("run", model, "--trt", "--gen-script", "-", env={"PYTHONPATH": str(package.parent)})
+    assert outcome.code == 1 and "ulpscope[scripts]" in outcome.err and "pip install polygraphy" in outcome.err, outcome
+    assert outcome.out == ""
 
 
 @pytest.mark.parametrize("words, code, says", [

@@ -25,6 +25,7 @@ _FUNCTIONS = {
     "data_scripts": "open_data_loader next_data close_data_loader compare postprocess_result",
     "metric_scripts": "open_metric run_metric close_metric",
     "onnx_files": "convert_to_float16 save_onnx",
+    "polygraphy_script": "polygraphy_script",
     "plots": "check_plots heatmaps error_metrics",
     "onnxruntime_backend": "onnxruntime_operators onnxruntime_open onnxruntime_run onnxruntime_close",
     "onnx_checks": "onnx_prepare onnx_check",
