@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "core/file.h"
 #include "core/messages.h"
 #include "engine/target_data.h"
 #include "engine/target_formats.h"
+#include "engine/target_json.h"
 #include "graph/assignment.h"
 #include "ulpscope/error.h"
 
@@ -53,9 +53,10 @@ std::string Target::figures() const {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using json::Json;
+using json::Reader;
 
-constexpr std::string_view kFormat = "ulpscope-target";
+constexpr char kFormat[] = "ulpscope-target";
 constexpr int kVersion = 1;
 
 /// What is known of the kernels of `other`, as this GPU's rates are to that one's: arithmetic by its peak, what one
@@ -79,161 +80,103 @@ std::shared_ptr<const KernelModel> scaled_kernels(const Target& other, const Tar
   return result;
 }
 
-class TargetReader {
- public:
-  TargetReader(const Json& json, const std::string& where) : json_(json), where_(where) {}
-
-  Target read() const {
-    if (!json_.is_object()) fail("expected a JSON object, got something else");
-    check_version();
-    Target target;
-    target.name = text(json_, "name");
-    target.bandwidth_gb_per_s = number(json_, "bandwidth_gb_per_s");
-    if (!(target.bandwidth_gb_per_s > 0)) fail_number("bandwidth_gb_per_s", "above 0", target.bandwidth_gb_per_s);
-    target.launch_us = number(json_, "launch_us");
-    if (!(target.launch_us >= 0)) fail_number("launch_us", "0 or more", target.launch_us);
-    target.cast_share = not_negative("cast_share", 1);
-    target.product_cast_share = not_negative("product_cast_share", target.cast_share);
-    target.weight_us_per_mb = not_negative("weight_us_per_mb", 0);
-    target.cached_mb = not_negative("cached_mb", 0);
-    read_rates(target);
-    if (json_.contains("processors")) target.processors = static_cast<int>(not_negative("processors", 0));
-    if (json_.contains("kernels")) target.kernels = kernels(json_["kernels"], target);
-    if (json_.contains("measured")) target.origin = origin(json_["measured"]);
-    if (json_.contains("groups")) read_groups(json_["groups"], target);
-    return target;
-  }
-
- private:
-  template <typename... T>
-  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
-    throw invalid_file("[target] '{}': {}", where_, fmt::format(text, std::forward<T>(values)...));
-  }
-  [[noreturn]] void fail_number(const std::string& key, const char* expected, double got) const {
-    fail("'{}': expected a number {}, got {}", key, expected, got);
-  }
-
-  double not_negative(const std::string& key, double otherwise) const {
-    const double value = json_.contains(key) ? number(json_, key) : otherwise;
-    if (!(value >= 0)) fail_number(key, "0 or more", value);
-    return value;
-  }
-
-  void check_version() const {
-    for (const char* key : {"format", "version"})
-      if (!json_.contains(key))
-        fail("expected '{}', got none; try adding \"format\": \"{}\", \"version\": {} to it", key, kFormat, kVersion);
-    if (json_["format"] != kFormat) fail("expected the format \"{}\", got {}", kFormat, json_["format"].dump());
-    if (json_["version"] != kVersion)
-      fail("expected version {}, got {}; try measuring again with `ulpscope target measure`", kVersion,
-           json_["version"].dump());
-  }
-
-  std::string text(const Json& object, const char* key) const {
-    if (!object.contains(key)) fail("expected '{}', got none", key);
-    if (!object[key].is_string()) fail("'{}': expected text, got {}", key, object[key].dump());
-    return object[key].get<std::string>();
-  }
-  double number(const Json& object, const std::string& key) const {
-    if (!object.contains(key)) fail("expected the number '{}', got none", key);
-    if (!object[key].is_number()) fail("'{}': expected a number, got {}", key, object[key].dump());
-    return object[key].get<double>();
-  }
-
-  void read_rates(Target& target) const {
-    if (!json_.contains("tflops") || !json_["tflops"].is_object())
-      fail("expected the object 'tflops' of rates per precision");
-    const Json& rates = json_["tflops"];
-    for (const auto& [name, rate] : rates.items()) {
-      const std::optional<Precision> precision = precision_named(name);
-      if (!precision) fail("'tflops': expected {}, got '{}'", precision_list(" or "), name);
-      const double value = number(rates, name);
-      if (!(value > 0))
-        fail("'tflops', '{}': expected a number above 0, got {}; leave out what the device does not have", name, value);
-      target.tflops[static_cast<std::size_t>(*precision)] = value;
-    }
-    if (!target.has(Precision::kFP32)) fail("'tflops': expected a rate of fp32, got none");
-  }
-
-  Target::Origin origin(const Json& json) const {
-    if (!json.is_object()) fail("'measured': expected an object");
-    Target::Origin result;
-    result.program = text(json, "program");
-    result.date = text(json, "date");
-    result.backend = text(json, "backend");
-    result.device = text(json, "device");
-    if (json.contains("threads")) result.threads = static_cast<int>(number(json, "threads"));
-    if (json.contains("libraries"))
-      for (const auto& [name, version] : json["libraries"].items())
-        if (version.is_string()) result.libraries[name] = version.get<std::string>();
-    return result;
-  }
-
-  void read_groups(const Json& groups, Target& target) const {
-    if (!groups.is_array()) fail("'groups': expected a list");
-    auto timed = std::make_shared<TimedKernels>();
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      const Json& each = groups[i];
-      if (!each.is_object() || !each.contains("us") || !each["us"].is_object())
-        fail("'groups', element {}: expected an object of 'kernel' and 'us', times per precision", i);
-      auto& times = (*timed)[text(each, "kernel")];
-      for (const auto& [precision, us] : each["us"].items()) {
-        const double value = us.is_number() ? us.get<double>() : -1;
-        if (!(value >= 0) || !std::isfinite(value))
-          fail("'groups', element {}, '{}': expected microseconds, 0 or more, got {}", i, precision, us.dump());
-        times[precision] = value;
-      }
-    }
-    target.timed = std::move(timed);
-  }
-
-  std::shared_ptr<const KernelModel> kernels(const Json& json, const Target& target) const {
-    if (!json.is_object()) fail("'kernels': expected an object");
-    if (json.contains("of")) return scaled_kernels(find_target(text(json, "of")), target, text(json, "of"));
-    auto model = std::make_shared<KernelModel>();
-    model->networks = static_cast<int>(number(json, "networks"));
-    model->median_error = number(json, "median_error");
-    model->large_error = number(json, "large_error");
-    if (!json.contains("us") || !json["us"].is_array()) fail("'kernels': expected the list 'us' of factors");
-    for (const Json& each : json["us"]) read_factors(each, *model);
-    return model;
-  }
-
-  void read_factors(const Json& json, KernelModel& model) const {
-    if (!json.is_object()) fail("'kernels', 'us': expected objects of 'kind', 'precision' and factors");
-    const std::string kind_name = text(json, "kind"), precision_name = text(json, "precision");
-    const auto kind = kernel_kind_named(kind_name);
-    const auto precision = precision_named(precision_name);
-    if (!kind) fail("'kernels', 'us', 'kind': expected a kind of kernel, got '{}'", kind_name);
-    if (!precision) fail("'kernels', 'us', 'precision': expected {}, got '{}'", precision_list(" or "), precision_name);
-    KernelTerms& factors = model.us[{*kind, *precision}];
-    for (std::size_t t = 0; t < kKernelTerms; ++t) {
-      const std::string term(name_of(static_cast<KernelTerm>(t)));
-      if (!json.contains(term)) continue;
-      factors[t] = number(json, term);
-      if (!(factors[t] >= 0)) fail_number(term, "0 or more", factors[t]);
-    }
-  }
-
-  const Json& json_;
-  const std::string& where_;
-};
-
-}  // namespace
-
-Target target_from_json(std::string_view text, const std::string& where) {
-  try {
-    const Json json = Json::parse(text);
-    return TargetReader(json, where).read();
-  } catch (const nlohmann::json::exception& e) {
-    throw invalid_file("[target] '{}': not a target description: {}", where, e.what());
-  }
+/// Calls `visit(key, value)` for the figures that may be 0. Files may lack all but the first.
+template <typename AnyTarget, typename Visit>
+void visit_figures(AnyTarget& target, const Visit& visit) {
+  visit("launch_us", target.launch_us);
+  visit("cast_share", target.cast_share);
+  visit("product_cast_share", target.product_cast_share);
+  visit("weight_us_per_mb", target.weight_us_per_mb);
+  visit("cached_mb", target.cached_mb);
 }
 
-namespace {
+template <typename AnyOrigin, typename Visit>
+void visit_origin(AnyOrigin& origin, const Visit& visit) {
+  visit("program", origin.program);
+  visit("date", origin.date);
+  visit("backend", origin.backend);
+  visit("device", origin.device);
+}
+
+double not_negative(const Reader& reader) {
+  const double value = reader.real();
+  if (!(value >= 0) || std::isinf(value)) reader.fail("a number of 0 or more");
+  return value;
+}
+
+double positive(const Reader& reader, const char* expected = "a number above 0") {
+  const double value = reader.real();
+  if (!(value > 0) || std::isinf(value)) reader.fail(expected);
+  return value;
+}
+
+void check_version(const Reader& reader) {
+  const std::string form = fmt::format("\"format\": \"{}\", \"version\": {}", kFormat, kVersion);
+  if (!reader.has("format") || !reader.has("version")) reader.fail(fmt::format("{}; try adding these", form));
+  if (reader.at("format").text() != kFormat) reader.at("format").fail(fmt::format("\"{}\"", kFormat));
+  if (reader.at("version").integer() != kVersion)
+    reader.at("version").fail(fmt::format("{}; try measuring again with `ulpscope target measure`", kVersion));
+}
+
+void read_rates(const Reader& rates, Target& target) {
+  rates.members([&](const std::string& name, const Reader& rate) {
+    const std::optional<Precision> precision = precision_named(name);
+    if (!precision) rate.fail(fmt::format("{} as the key", precision_list(" or ")));
+    target.tflops[static_cast<std::size_t>(*precision)] =
+        positive(rate, "a number above 0 (leave out what the device does not have)");
+  });
+  if (!target.has(Precision::kFP32)) rates.fail("a rate of fp32");
+}
+
+std::shared_ptr<const TimedKernels> to_groups(const Reader& groups) {
+  auto timed = std::make_shared<TimedKernels>();
+  groups.each([&](const Reader& group) {
+    auto& times = (*timed)[group.at("kernel").text()];
+    group.at("us").members(
+        [&](const std::string& precision, const Reader& us) { times[precision] = not_negative(us); });
+  });
+  return timed;
+}
+
+std::shared_ptr<const KernelModel> to_kernels(const Reader& reader, const Target& target) {
+  if (reader.has("of")) {
+    const std::string other = reader.at("of").text();
+    return scaled_kernels(find_target(other), target, other);
+  }
+  auto model = std::make_shared<KernelModel>();
+  model->networks = static_cast<int>(reader.at("networks").real());
+  model->median_error = reader.at("median_error").real();
+  model->large_error = reader.at("large_error").real();
+  reader.at("us").each([&](const Reader& each) {
+    const auto kind = kernel_kind_named(each.at("kind").text());
+    if (!kind) each.at("kind").fail("a kind of kernel");
+    KernelTerms& factors = model->us[{*kind, json::to_precision(each.at("precision"))}];
+    for (std::size_t t = 0; t < kKernelTerms; ++t)
+      if (const std::string term(name_of(static_cast<KernelTerm>(t))); each.has(term.c_str()))
+        factors[t] = not_negative(each.at(term.c_str()));
+  });
+  return model;
+}
+
+Target to_target(const Reader& reader) {
+  check_version(reader);
+  Target target;
+  target.name = reader.at("name").text();
+  target.bandwidth_gb_per_s = positive(reader.at("bandwidth_gb_per_s"));
+  visit_figures(target, [&](const char* key, double& figure) {
+    if (&figure == &target.launch_us || reader.has(key)) figure = not_negative(reader.at(key));
+  });
+  if (!reader.has("product_cast_share")) target.product_cast_share = target.cast_share;
+  read_rates(reader.at("tflops"), target);
+  if (reader.has("processors")) target.processors = static_cast<int>(not_negative(reader.at("processors")));
+  if (reader.has("kernels")) target.kernels = to_kernels(reader.at("kernels"), target);
+  if (reader.has("measured")) target.origin = json::to_origin(reader.at("measured"));
+  if (reader.has("groups")) target.timed = to_groups(reader.at("groups"));
+  return target;
+}
 
 /// Factors of 0 are left out, as are digits that no measurement has.
-Json kernels_to_json(const KernelModel& model) {
+Json from_kernels(const KernelModel& model) {
   if (!model.of.empty()) return {{"of", model.of}};
   const auto rounded = [](double value) { return std::stod(fmt::format("{:.4g}", value)); };
   Json us = Json::array();
@@ -251,23 +194,47 @@ Json kernels_to_json(const KernelModel& model) {
 
 }  // namespace
 
+Precision json::to_precision(const Reader& reader) {
+  const std::string text = reader.text();
+  if (const auto precision = precision_named(text)) return *precision;
+  reader.fail(fmt::format("a precision ({})", precision_list(", ")));
+}
+
+Json json::from_origin(const Target::Origin& origin) {
+  Json result;
+  visit_origin(origin, [&](const char* key, const std::string& value) { result[key] = value; });
+  result["threads"] = origin.threads;
+  result["libraries"] = origin.libraries;
+  return result;
+}
+
+Target::Origin json::to_origin(const Reader& reader) {
+  Target::Origin origin;
+  visit_origin(origin, [&](const char* key, std::string& value) { value = reader.at(key).text(); });
+  if (reader.has("threads")) origin.threads = reader.at("threads").integer(0, 1 << 20, "a number of threads");
+  if (reader.has("libraries"))
+    reader.at("libraries").members([&](const std::string& name, const Reader& version) {
+      origin.libraries[name] = version.text();
+    });
+  return origin;
+}
+
+Target target_from_json(std::string_view text, const std::string& where) {
+  Json json;
+  if (!json::parse(text, json)) throw invalid_file("[target] '{}': expected JSON; is the file damaged?", where);
+  return to_target(Reader(json, fmt::format("[target] '{}'", where)));
+}
+
 std::string target_to_json(const Target& target) {
   Json json{{"format", kFormat}, {"version", kVersion}, {"name", target.name}};
-  if (target.origin)
-    json["measured"] = {{"program", target.origin->program}, {"date", target.origin->date},
-                        {"backend", target.origin->backend}, {"device", target.origin->device},
-                        {"threads", target.origin->threads}, {"libraries", target.origin->libraries}};
+  if (target.origin) json["measured"] = json::from_origin(*target.origin);
   Json& rates = json["tflops"] = Json::object();
   for (std::size_t p = 0; p < target.tflops.size(); ++p)
     if (target.tflops[p] > 0) rates[std::string(name_of(static_cast<Precision>(p)))] = target.tflops[p];
   json["bandwidth_gb_per_s"] = target.bandwidth_gb_per_s;
-  json["launch_us"] = target.launch_us;
-  json["cast_share"] = target.cast_share;
-  json["product_cast_share"] = target.product_cast_share;
-  json["weight_us_per_mb"] = target.weight_us_per_mb;
-  json["cached_mb"] = target.cached_mb;
+  visit_figures(target, [&](const char* key, double figure) { json[key] = figure; });
   if (target.processors > 0) json["processors"] = target.processors;
-  if (target.kernels != nullptr) json["kernels"] = kernels_to_json(*target.kernels);
+  if (target.kernels != nullptr) json["kernels"] = from_kernels(*target.kernels);
   Json& groups = json["groups"] = Json::array();
   if (target.timed != nullptr)
     for (const auto& [kernel, times] : *target.timed) groups.push_back({{"kernel", kernel}, {"us", times}});

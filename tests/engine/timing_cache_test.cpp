@@ -52,15 +52,19 @@ TEST(TimingCacheFile, RefusesOthersAndSaysWhy) {
   for (const char* text : {"", "{", "[]", "7", "\x7f\x45\x4c\x46", R"({"timing_cache": 2, "microseconds": {}})",
                            R"({"timing_cache": 1})", R"({"replay": {}})"})
     refused(text, {"expected a timing cache of ulpscope"});
-  refused(R"({"timing_cache": 1, "microseconds": 3})", {"'microseconds'", "number"});
-  refused(R"({"timing_cache": 1, "microseconds": {"t4": 3}})", {"'t4'", "number"});
-  refused(R"({"timing_cache": 1, "microseconds": {"t4": {"a": "3"}}})", {"'a'", "string"});
-  refused(with_tactics("[]"), {"'tactics'", "array"});
-  refused(with_tactics(R"({"gpu": 1})"), {"'gpu'"});
-  refused(with_tactics(R"({"gpu": {"product": "00ff"}})"), {"'algorithm'", "'product'"});
-  refused(with_tactics(R"({"gpu": {"product": {"algorithm": 1, "microseconds": 1}}})"), {"'product'"});
-  refused(with_tactics(R"({"gpu": {"product": {"algorithm": "a"}}})"), {"'microseconds'"});
-  refused(with_tactics(R"({"gpu": {"product": {"algorithm": "a", "microseconds": null}}})"), {"'product'", "null"});
+  refused(R"({"timing_cache": 1, "microseconds": 3})", {"microseconds: expected an object, got 3"});
+  refused(R"({"timing_cache": 1, "microseconds": {"t4": 3}})", {"microseconds.t4: expected an object, got 3"});
+  refused(R"({"timing_cache": 1, "microseconds": {"t4": {"a": "3"}}})",
+          {"microseconds.t4.a: expected a number, got '3'"});
+  refused(with_tactics("[]"), {"tactics: expected an object, got a list"});
+  refused(with_tactics(R"({"gpu": 1})"), {"tactics.gpu: expected an object"});
+  refused(with_tactics(R"({"gpu": {"product": "00ff"}})"), {"tactics.gpu.product: expected an object"});
+  refused(with_tactics(R"({"gpu": {"product": {"algorithm": 1, "microseconds": 1}}})"),
+          {"tactics.gpu.product.algorithm: expected text, got 1"});
+  refused(with_tactics(R"({"gpu": {"product": {"algorithm": "a"}}})"),
+          {"tactics.gpu.product: expected the key \"microseconds\""});
+  refused(with_tactics(R"({"gpu": {"product": {"algorithm": "a", "microseconds": null}}})"),
+          {"product.microseconds: expected a number, got null"});
   refused(with_tactics(R"({"gpu": {"product": {"algorithm": "a\tb", "microseconds": 1}}})"), {"a line of text"});
   refused(with_tactics(R"({"gpu": {"pro\nduct": {"algorithm": "a", "microseconds": 1}}})"), {"a line of text"});
 }
