@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/kernel.h"
-#include "engine/int8.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope {

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "engine/element_forms.h"
+#include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "formats/quantized_blocks.h"
 #include "formats/rounding.h"

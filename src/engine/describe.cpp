@@ -9,6 +9,7 @@
 #include "engine/constant_inputs.h"
 #include "engine/element_forms.h"
 #include "engine/element_readers.h"
+#include "engine/int8.h"
 #include "engine/kernels.h"
 #include "ops/forms.h"
 #include "ops/programs.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/fusion.h"
-#include "engine/int8.h"
 #include "engine/specialization.h"
 #include "formats/accumulator.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 #include "graph/layer_form.h"
 #include "graph/program.h"

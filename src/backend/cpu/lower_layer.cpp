@@ -5,6 +5,7 @@
 #include "backend/cpu/layer_kernels.h"
 #include "backend/cpu/lowering.h"
 #include "backend/reference_kernel.h"
+#include "engine/int8.h"
 #include "formats/stored_elements.h"
 #include "ops/window.h"
 

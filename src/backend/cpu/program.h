@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/kernel.h"
-#include "engine/int8.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 #include "graph/program.h"
 #include "ulpscope/shape.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/kernel_source.h"
-#include "engine/int8.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 #include "graph/program.h"
 #include "ulpscope/data_type.h"

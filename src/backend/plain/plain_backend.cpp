@@ -7,6 +7,7 @@
 #include "backend/backends.h"
 #include "backend/reference_kernel.h"
 #include "engine/element_forms.h"
+#include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "formats/quantized.h"
 #include "formats/rounding.h"
