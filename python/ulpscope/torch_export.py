@@ -33,6 +33,7 @@ def from_torch(
     input_names, output_names: names in the model, which samples and golden outputs go by.
     export:  further arguments of torch.onnx.export, such as dynamic_shapes, dynamic_axes or dynamo. Without `dynamo`, the
              exporter of torch.export is taken where its package onnxscript is installed, else the one of TorchScript.
+             Its optimizer is left out unless `optimize=True`: it drops small constants, as in log(x + 1e-10).
 
     Weights stay in the model up to 2 GB, and external beyond. Raises Error: NOT_FOUND without torch or onnx,
     INVALID_ARGUMENT for what is no module and for arguments that it does not take, SCRIPT where the export fails
@@ -64,6 +65,8 @@ def from_torch(
         options.setdefault("verbose", False)
     if "dynamo" in known:
         options.setdefault("dynamo", importlib.util.find_spec("onnxscript") is not None)
+    if "optimize" in known and options.get("dynamo"):  # It takes 1e-10 for 0 and log(x + 1e-10) for log(x).
+        options.setdefault("optimize", False)
     was_training = module.training
     module.eval()
     try:

@@ -429,6 +429,20 @@ def test_from_torch_says_that_torch_is_missing():
     assert caught.value.code == CODE.NOT_FOUND
 
 
+def test_from_torch_keeps_small_constants():
+    """The exporter's optimizer takes 1e-10 for 0."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+
+    class Level(torch.nn.Module):
+        def forward(self, x):
+            return torch.log(x + 1e-10)
+
+    model = ulpscope.from_torch(Level(), torch.ones(1, 4), input_names=["x"], output_names=["y"])
+    (y,) = ulpscope.Engine(model).run({"x": np.zeros((1, 4), np.float32)}).values()
+    np.testing.assert_allclose(y, np.log(1e-10), rtol=1e-6)
+
+
 def test_from_torch():
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.ReLU()).train()
