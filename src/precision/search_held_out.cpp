@@ -29,7 +29,7 @@ void compute_held_out_golden(SearchState& search) {
   if (trials.remote() != nullptr) exact.set_workers(search.data.workers, {}, search.data.samples.size());
   search.samples.held_out_golden =
       exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { search.check_limits(); });
-  check_golden_values(search, search.samples.held_out_golden, " of the held-out samples");
+  check_golden_values(search, search.samples.held_out_golden, search.data.samples.size());
 }
 
 bool passes_held_out(SearchState& search, const Levels& levels) {

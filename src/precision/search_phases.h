@@ -23,8 +23,8 @@ void finish_lowest(SearchState& search);
 /// precision, whatever the samples say of them. A margin of the user's says how safe it has to be.
 void keep_cancellations(SearchState& search);
 
-/// Nothing can be judged against NaN. `what`: ends the message.
-void check_golden_values(const SearchState& search, std::span<const TensorMap> golden, const char* what);
+/// Nothing can be judged against NaN (golden_check.cpp). `first`: the sample that the first of them is of.
+void check_golden_values(const SearchState& search, std::span<const TensorMap> golden, std::size_t first);
 /// `from` after `more` repairs.
 RepairedNetwork with_repairs(const SearchState& search, const RepairedNetwork& from, std::span<const Repair> more);
 void go_on_with(SearchState& search, RepairedNetwork repaired);
