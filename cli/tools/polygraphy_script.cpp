@@ -75,7 +75,9 @@ std::string polygraphy_script(const std::string& tool, const std::string& output
   OptionTable table("polygraphy " + tool, "");
   declare(options, table);
   std::vector<std::string> words = table.words([](const Option& option) {
-    log_warning("[gen-script] {} is left out: Polygraphy has no such option", option.canonical());
+    const bool repairs = option.canonical() == "--repairs" || option.canonical() == "--clamp-constants";
+    log_warning("[gen-script] {} is left out: Polygraphy has no such option{}", option.canonical(),
+                repairs ? "; give the script a model that has the repairs (`convert --repair-only`)" : "");
   });
   if (const std::string level(least_log_level()); level != "INFO") words.insert(words.end(), {"--verbosity", level});
   WorkerOptions worker = default_worker_options();

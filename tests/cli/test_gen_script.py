@@ -116,6 +116,8 @@ def test_own_options_are_left_out(run, model, tmp_path):
     assert outcome.code == 0 and "--assume-lowest is left out" in outcome.out and "--fusion is left out" in outcome.out
     text = (tmp_path / "g.py").read_text()
     assert "fp16=True" in text and "lowest" not in text.split("\n", 3)[3]
+    outcome = run("run", model, "--trt", "--clamp-constants", "x", "--gen-script", "g.py")
+    assert "--clamp-constants is left out" in outcome.out and "`convert --repair-only`" in outcome.out, outcome
     formats = ["--int4", "--nvfp4", "--mxfp8", "--formats", "fp8-weights"]
     outcome = run("run", model, "--trt", "--fp16", *formats, "--gen-script", "g.py")
     assert outcome.code == 0
