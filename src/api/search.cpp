@@ -174,6 +174,19 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
         exact.used, exact.worst_output);
 }
 
+/// Layers that int8 does not suit, say, go to float32 although float16 is allowed for others, unless it is asked for.
+void say_which_float_was_not_tried(const SearchTask& task, const Answer& answer) {
+  const Precision highest = task.ladder.back();
+  if (answer.kept.empty() || !task.build.enabled.has_elements() || task.ladder.size() > 1) return;
+  for (const Precision each : {Precision::kFP16, Precision::kBF16})
+    if (each != highest && task.build.enabled.has(each)) {
+      const std::string words = fmt::format("{} {}", form_of(each).request(), form_of(highest).request());
+      log_info("[search] Layers were raised to {0} alone; {1} is allowed, too: --precision {2} tries it for them first",
+               name_of(highest), name_of(each), words);
+      return;
+    }
+}
+
 /// Null where the search needs no cluster.
 std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOptions& options) {
   if (options.ray_workers < 0 || (options.ray_workers > 0 && options.ray.empty()))
@@ -340,6 +353,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
                                        "it was asked to be kept; no trial says whether it needs that"));
   }
   warn_of_replaced_files(*loaded.network, "the answer");
+  say_which_float_was_not_tried(task, answer);
   AnswerFile file = describe(loaded, *prepared.data.network, options, std::move(answer));
   // A program warns when it knows the answer's place.
   if (file.command.empty())

@@ -242,6 +242,16 @@ def test_golden_results_that_do_not_fit(search, tmp_path, change, message):
     assert message in outcome.err, outcome
 
 
+@pytest.mark.parametrize("ladder, hint", [([], True), (["--precision", "float16", "float32"], False)])
+def test_a_float_that_is_allowed_and_was_not_tried_is_named(run, model, tmp_path, ladder, hint):
+    """Beside int8, layers go to float32 unless float16 is asked for."""
+    name = save_inputs(tmp_path / "in.json", samples(4))
+    words = ["--int8", "--fp16", "--objective", "smallest", "--metric", "rel-l2", "--threshold", "1e-5", *ladder]
+    outcome = run("precision", "search", model, "--load-inputs", name, "--no-journal", "--no-repair", *words)
+    assert outcome.code == 0 and "Layers to keep in higher precision: none" not in outcome.out, outcome
+    assert ("fp16 is allowed, too: --precision float16 float32 tries it for them first" in outcome.out) == hint, outcome
+
+
 def test_golden_outputs_of_our_own_that_are_no_numbers(run, tmp_path):
     nodes = [helper.make_node("Mul", ["x", "two"], ["m"], name="Mul"), helper.make_node("Sqrt", ["m"], ["y"], name="Root")]
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
