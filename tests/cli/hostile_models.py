@@ -42,6 +42,13 @@ def dynamic_lstm(**others):
     }  # fmt: skip
 
 
+def qgemm(c):
+    """The inputs of a QGemm of three rows and four columns with these sums to begin from."""
+    scale, zero = floats(), np.array(3, np.uint8)
+    return {"a": np.ones((3, 5), np.uint8), "as": scale, "az": zero, "b": np.ones((5, 4), np.uint8), "bs": scale,
+            "bz": zero, "c": c}  # fmt: skip
+
+
 def layer(op, inputs, outputs=("y",), opset=17, **attributes):
     """(feed, [models]) of one layer named `bad`: its inputs after the first come once as constants, once at run time."""
     node = helper.make_node(op, list(inputs), list(outputs), name="bad", **attributes)
@@ -220,6 +227,9 @@ REFUSED = {
     "dynamic_lstm_lengths": layer(
         "DynamicQuantizeLSTM", dynamic_lstm(n=np.full(3, 9, np.int32)), domain="com.microsoft", hidden_size=2
     ),
+    "qgemm_short": layer("QGemm", qgemm(np.ones(2, np.int32)), domain="com.microsoft"),
+    "qgemm_tall": layer("QGemm", qgemm(np.ones((5, 9), np.int32)), domain="com.microsoft"),
+    "qgemm_rank": layer("QGemm", qgemm(np.ones((2, 3, 3, 4), np.int32)), domain="com.microsoft"),
     "lstm_hidden": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=-2),
     "lstm_hidden_huge": layer("LSTM", {**X, "w": floats(1, 8, 4), "r": floats(1, 8, 2)}, hidden_size=HUGE),
     "gru_lengths": layer(

@@ -201,6 +201,26 @@ def test_gemm(form, by_column, kind):
         )
 
 
+@pytest.mark.parametrize("bias", [(5,), (1, 5), (5, 1), (5, 5), (1,), ()], ids=str)
+def test_biases_of_a_square_gemm(bias):
+    """One per column, per row, per element or for all; rows and columns are as many."""
+    draw = Draw(1, "u")
+    constants = scales_of(draw, "a", "b") | {
+        "b": draw.bytes(33, 5),
+        "c": draw.random.integers(-99999, 99999, bias).astype(np.int32),
+    }
+    order = ["a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "c"]
+    feeds = {"a": draw.bytes(5, 33)}
+    node = helper.make_node("QGemm", order, ["y"], domain="com.microsoft")
+    columns = {**constants, "c": np.broadcast_to(constants["c"], (5, 5))}
+    expected = Engine(model_of([node], feeds, columns, F32), backend="plain").run(feeds)["y"]
+    for backend in ("cpu", "plain"):
+        found = Engine(model_of([node], feeds, constants, F32), backend=backend).run(feeds)["y"]
+        np.testing.assert_array_equal(found, expected, backend)
+    if np.prod(bias) in (5, 25):  # It does not spread a single one.
+        same_as_onnxruntime(model_of([node], feeds, constants, F32), feeds)
+
+
 def convolution(draw, name, x, shape, weights, **attributes):
     """A QLinearConv, and its constants."""
     channels = shape[0]

@@ -64,7 +64,8 @@ std::optional<Requantization> Lowering::requantization(const ops::IntegerProduct
     if (id == kNone && (i == form.scale || i == form.weights_scale)) return std::nullopt;
     if (id != kNone && !spec_.is_constant(id)) return std::nullopt;
     const std::int64_t count = id == kNone ? 1 : spec_.value(id).size();
-    if (i == form.bias ? id != kNone && count != channels
+    const auto has_channels = [&](const Shape& s) { return count == channels && (s.empty() || s.back() == channels); };
+    if (i == form.bias ? id != kNone && !has_channels(spec_.value(id).shape())
                        : count != 1 && (i != form.weights_scale || count != channels))
       return std::nullopt;
   }

@@ -208,7 +208,10 @@ void infer_qgemm(InferContext& ctx) {
              turned_b = ctx.attributes().integer("transB", 0) != 0;
   if (ctx.shape(0)[turned_a ? 0 : 1] != ctx.shape(3)[turned_b ? 1 : 0])
     ctx.fail("{} and {} do not fit", to_string(ctx.shape(0)), to_string(ctx.shape(3)));
-  ctx.set_shape(0, {ctx.shape(0)[turned_a ? 1 : 0], ctx.shape(3)[turned_b ? 0 : 1]});
+  const Shape output{ctx.shape(0)[turned_a ? 1 : 0], ctx.shape(3)[turned_b ? 0 : 1]};
+  if (ctx.has_input(6) && broadcast_or_fail(ctx, output, ctx.shape(6)) != output)
+    ctx.fail("C of shape {} does not spread over {}", to_string(ctx.shape(6)), to_string(output));
+  ctx.set_shape(0, output);
 }
 
 void run_qgemm(KernelContext& ctx) {
