@@ -32,7 +32,8 @@ def recurrent_options(b: Builder) -> None:
         inputs += [state(), b.constant(b.numbers((ways, 3 * hidden), 0.4), as_node=False) if b.chance(0.3) else ""]
     while not inputs[-1]:
         inputs.pop()
-    attributes = {"clip": b.choice([None, None, 0.5])}
+    clip = b.choice([None, None, 0.5])
+    attributes = {"clip": None if b.special else clip}  # ONNX Runtime takes NaN for a bound.
     if op == "GRU":
         attributes["linear_before_reset"] = b.choice([None, 0, 1])
     if b.chance(0.3):

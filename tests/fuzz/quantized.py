@@ -7,6 +7,7 @@ from typing import Optional, Tuple
 import numpy as np
 
 from .builder import Builder
+from .graph import MICROSOFT
 from .products import epilogue
 from .recipes import IMAGE, recipe
 
@@ -166,3 +167,43 @@ def integer_options(b: Builder) -> None:
             w = number(b.rng.integers(0, 90, shape), np.uint8)
             points = [number(zero, dtype), number(3, np.uint8)] if b.chance(0.6) else []
             b.node("Cast", [b.node("ConvInteger", [q, w, *points], **window)], to=1)
+
+
+@recipe(0.8)
+def layers_of_bytes(b: Builder) -> None:
+    """A few layers of com.microsoft that read and make bytes, between a QuantizeLinear and a DequantizeLinear."""
+    x = b.pick_rank(1, 4)
+    b.need(all(v.size for v in b.values[x]))
+    dtype = b.choice([np.int8, np.uint8])
+    number = lambda value, kind: b.constant(np.asarray(value, kind), as_node=False)  # noqa: E731
+    limits = np.iinfo(dtype)
+    zeros = lambda: number(b.choice([0, limits.min, limits.max, b.integer(-9, 99) % 100]), dtype)  # noqa: E731
+    parameters = lambda scale: (number(scale * b.rng.uniform(0.5, 2), np.float32), zeros())  # noqa: E731
+    scale = float(scale_of(b, x))
+    given = parameters(scale)
+    y = b.node("QuantizeLinear", [x, *given])
+    for _ in range(b.integer(1, 3)):
+        made = parameters(scale)
+        node = lambda op, *inputs, **attributes: b.node(op, inputs, domain=MICROSOFT, **attributes)  # noqa: E731
+        forms = ["Add", "Mul", "Sigmoid", "LeakyRelu", "Concat"] + ["GlobalAveragePool"] * (2 * (b.rank(y) == 4))
+        form = b.choice(forms + ["Gemm"] * (3 * (b.rank(y) == 2 and b.static(y))))
+        if form in ("Add", "Mul"):
+            random = lambda shape: b.rng.integers(limits.min, limits.max + 1, shape).astype(dtype)  # noqa: E731
+            other = (b.input(b.choice([b.dims(y), b.dims(y)[-1:]]), random), *parameters(scale))
+            operands = [(y, *given), b.choice([other, (y, *given)])][:: b.choice([1, -1])]
+            y = node(f"QLinear{form}", *operands[0], *operands[1], *made)
+        elif form == "Concat":
+            axis = b.integer(-b.rank(y), b.rank(y) - 1)
+            y = node("QLinearConcat", *made, y, *given, y, *b.choice([given, made]), axis=axis)
+        elif form == "Gemm":
+            (rows, depth), turned = b.shape(y), b.integer(0, 1)
+            columns = b.choice([1, rows, 5, 17])
+            weights = number(b.rng.integers(-60, 60, (columns, depth) if turned else (depth, columns)), np.int8)
+            bias = b.choice([(columns,), (1, columns), (rows, 1), (rows, columns)])
+            last = [number(0.01, np.float32), number(0, np.int8), number(b.rng.integers(-500, 500, bias), np.int32)]
+            y = node("QGemm", y, *given, weights, *last, *made, transB=turned)
+        else:
+            attributes = {"LeakyRelu": {"alpha": b.choice([0.0, 0.1, 1.5])}, "GlobalAveragePool": {"channels_last": 0}}
+            y = node(f"QLinear{form}", y, *given, *made, **attributes.get(form, {}))
+        given = made
+    b.node("DequantizeLinear", [y, *given])

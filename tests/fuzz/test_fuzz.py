@@ -33,7 +33,8 @@ EXPECTED = {
     "Where", "Cast", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "If", "Loop",
     "Scan", "FastGelu", "QuickGelu", "BiasGelu", "SkipLayerNormalization", "Attention", "Mod", "NonZero", "Trilu",
     "GatherElements", "GatherND", "ScatterElements", "ScatterND", "CumSum", "TopK", "OneHot", "Range", "BitShift", "LSTM",
-    "GRU", "RNN", "RotaryEmbedding", "Unique", "Compress", "ConvInteger", "CenterCropPad", "Xor",
+    "GRU", "RNN", "RotaryEmbedding", "Unique", "Compress", "ConvInteger", "CenterCropPad", "Xor", "QLinearAdd",
+    "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearConcat", "QLinearGlobalAveragePool", "QGemm",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from . import operators_opaque as opaque
 from . import operators_pointwise as elementwise
 from . import operators_products as products
 from . import operators_quantized as quantized
+from . import operators_recurrent as recurrent
 from . import operators_resize as resize
 from . import operators_rows as rows
 from .model import Node
@@ -17,6 +18,7 @@ FIXED = {
     *movement.FIXED,
     *quantized.QUANTIZATION,
     *opaque.FIXED,
+    recurrent.DYNAMIC_LSTM,
     "IsNaN",
     "IsInf",
     "Not",
@@ -45,6 +47,8 @@ def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Valu
         return [elementwise.pointwise(node, x, loose)]
     if op in rows.NORMALIZATIONS:
         return rows.normalization(node, x)
+    if op == recurrent.DYNAMIC_LSTM:
+        return recurrent.dynamic_lstm(node, x)
     if node.domain != "":
         raise Unsupported(f"{node.domain}.{op}")
     if op in movement.MOVEMENT:

@@ -58,6 +58,8 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
         except Exception as error:
             raise Unsupported(f"{node.op} in onnx.reference: {error}") from None
 
+    if node.op == "QLinearConv" and x[0].v.ndim != 4:
+        raise Unsupported("QLinearConv of other than images")  # onnx.reference spreads scales along the wrong axes.
     if node.op == "Attention" and not all(np.isfinite(v.v).all() for v in x[:3]):
         raise Unsupported("Attention of infinities")  # onnx.reference makes zeros of rows of NaN.
     values = [x[i].v.astype(np.float32) if node.op in FIXED and x[i].is_float else x[i].v for i in places]

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN in float64, by the equations of ONNX; bounds are those of operators_opaque."""
+"""LSTM, GRU and RNN in float64, by the equations of ONNX, with bounds of operators_opaque; and DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import typing
 import numpy as np
 
 from .model import Node
-from .values import Unsupported
+from .operators_movement import Inputs
+from .rounding import round_to
+from .values import T, Unsupported, Value, uncertain
 
 Array = np.ndarray
 
-_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+DYNAMIC_LSTM = "DynamicQuantizeLSTM"
+_GATES = {"LSTM": 4, DYNAMIC_LSTM: 4, "GRU": 3, "RNN": 1}
+_OF_LSTM = ("Sigmoid", "Tanh", "Tanh")
+_DEFAULTS = {"LSTM": _OF_LSTM, DYNAMIC_LSTM: _OF_LSTM, "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _FUNCTIONS: dict[str, typing.Callable[[Array], Array]] = {
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "Relu": lambda x: np.maximum(x, 0),
     "Softsign": lambda x: x / (1 + np.abs(x)), "Softplus": lambda x: np.logaddexp(0, x),
@@ -73,6 +77,8 @@ class _Way:
         sums = [x @ w.T + wb for w, wb in zip(self.w, self.w_bias)]
         full = lambda g, state: sums[g] + state @ self.r[g].T + self.r_bias[g]
         f = self.functions
+        if self.node.op == DYNAMIC_LSTM:  # The states are operands of products alone, each sequence's by itself.
+            h = np.stack([_as_bytes(row, _TIE) for row in h])
         if self.node.op == "RNN":
             return f[0](self.clipped(full(0, h))), c
         if self.node.op == "GRU":
@@ -113,4 +119,53 @@ def recurrent(node: Node, inputs: list[Array | None]) -> list[Array]:
             for b in np.flatnonzero(alive):
                 y[at[b], way, b] = states[0][b]
         finals[:, way] = states
-    return [y, finals[0]] + ([finals[1]] if node.op == "LSTM" else [])
+    return [y, finals[0]] + ([finals[1]] if _GATES[node.op] == 4 else [])
+
+
+# DynamicQuantizeLSTM.
+
+#: States so near to a tie, in steps of a byte, may be either number.
+_TIE = 1e-4
+
+
+class _BesideTieError(Exception):
+    """Others may have another byte here."""
+
+
+def _as_bytes(x: Array, tie: float = 0.0) -> Array:
+    """What DynamicQuantizeLinear and back make of it."""
+    low, high = min(0.0, x.min(initial=0)), max(0.0, x.max(initial=0))
+    scale = round_to(np.float64((high - low) / 255), "fp32") if high > low else 1.0
+    steps = [round_to(v / scale, "fp32") for v in (x, np.asarray(-low))]
+    if tie and any((np.abs(np.abs(s - np.trunc(s)) - 0.5) < tie).any() for s in steps):
+        raise _BesideTieError
+    zero = np.clip(np.rint(steps[1]), 0, 255)
+    return (np.clip(np.rint(steps[0]) + zero, 0, 255) - zero) * scale
+
+
+def _real(matrix: Value, scales: Value, zeros: Value | None) -> Array:
+    """[ways, width, gates] of bytes as [ways, gates, width] of numbers."""
+    by_column = lambda v: v.v.astype(np.float64).reshape(len(matrix.v), 1, -1)  # noqa: E731
+    integers = matrix.v.astype(np.float64) - (0 if zeros is None else by_column(zeros))
+    return np.swapaxes(integers * by_column(scales), 1, 2)
+
+
+def dynamic_lstm(node: Node, x: Inputs) -> list[Value]:
+    """An LSTM whose operands of products are bytes; without a say where these may be other ones."""
+    x = x + [None] * (12 - len(x))
+    given = [None if value is None else value.v for value in x[:8]]
+    given[0] = _as_bytes(x[0].v)
+    given[1], given[2] = _real(x[1], x[8], x[9]), _real(x[2], x[10], x[11])
+    known = all(value is None or value.e is None for value in x)
+    known = known and all(np.isfinite(v).all() for v in given if v is not None)
+    try:
+        outputs = recurrent(node, [v if v is None else np.nan_to_num(v) for v in given])[: len(node.outputs)]
+    except _BesideTieError:
+        known = False
+        steps, batch = x[0].shape[:2]
+        ways, hidden = x[2].shape[:2]
+        states = (ways, batch, hidden)
+        outputs = [np.zeros((steps, *states)), np.zeros(states), np.zeros(states)][: len(node.outputs)]
+    if not known:
+        return [uncertain(y, T.FLOAT, True) for y in outputs]
+    return [Value(y, T.FLOAT, 1e-5 * (1 + np.abs(y))) for y in outputs]

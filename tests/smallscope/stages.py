@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List
 
-from . import forms_elements, forms_movement, forms_other, forms_pointwise  # noqa: F401
+from . import forms_bytes, forms_elements, forms_movement, forms_other, forms_pointwise  # noqa: F401
 from . import forms_products, forms_rows, forms_windows, shapes  # noqa: F401
 from .recipes import Stage, chain, diamond, idiom, in_turn, shown, side, triangle
 from .table import FORMS, MERGES, tagged
@@ -19,6 +19,7 @@ _EVERY = [name for name in FORMS if name not in _ELEMENTS]
 _REST = [name for name in _EVERY if "core" not in FORMS[name].tags]
 _POINT, _ROW, _PRODUCT = _names("point", "core"), _names("row"), _names("product")
 _CONTROL, _INT8 = _names("control"), _names("int8")
+_BYTES = _names("bytes")
 _CONVERTED = [name for name in _EVERY if {"product", "norm"} & set(FORMS[name].tags)]
 
 # Normalizations that are written out, and what stands around them.
@@ -38,6 +39,14 @@ _MASKS = ["Mul scalar", "Add given full", "Where by a row", "Div scalar", "Add r
 _WEIGHTS = [
     "Identity", "Mul itself", "Mul given full", "Dropout", "Exp", "Mul row", "Cast to float16 and back", "Transpose",
 ]  # fmt: skip
+
+# Products of bytes, what may stand between their sums and the bytes that are stored, and how these are made.
+_OF_BYTES = [n for n in FORMS if {"int8", "bytes"} & set(FORMS[n].tags) and "product" in FORMS[n].tags]
+_BETWEEN = [
+    "Identity", "Relu", "Clip", "Add row", "Mul scalar", "HardSwish", "Sigmoid", "LeakyRelu", "Neg", "Add int8",
+    "Add given full", "Mul itself", "Transpose", "Reshape flat", "BatchNormalization", "MaxPool2",
+]  # fmt: skip
+_STORED = ["QDQ", "QDQ u8", *(n for n in _BYTES if n.startswith("QDQ"))]
 
 _ENGINES = [
     Stage("one", (_EVERY,), chain, len(shapes.ALL) // 3, shapes.ALL),
@@ -59,6 +68,9 @@ _ENGINES = [
     Stage("control", (_CONTROL, _CORE), chain, every=2),
     Stage("control last", (_CORE, _CONTROL), chain, every=2),
     Stage("int8 last", (_CORE, _INT8), chain),
+    Stage("bytes", (_OF_BYTES, _BETWEEN, _STORED), chain, judges=("in_turn",)),
+    Stage("bytes, shown", (_OF_BYTES, _STORED), shown),
+    Stage("bytes, two", (_OF_BYTES, _STORED, _OF_BYTES, _STORED), chain, every=4, judges=("in_turn",)),
     Stage("large", (_CORE, _CORE), chain, shapes=shapes.LARGE, every=3),
     Stage("large, one", (_EVERY,), chain, 4, shapes.LARGE),
 ]
