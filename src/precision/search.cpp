@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/messages.h"
+#include "engine/fixed_types.h"
 #include "engine/quantized_choices.h"
 #include "precision/search_phases.h"
 
@@ -58,15 +59,19 @@ std::string why_no_format(SearchState& search) {
   return {};
 }
 
+[[noreturn]] void refuse_without_candidates(SearchState& search) {
+  const std::string what = "[search] there is nothing to search: no layer would run in lower precision";
+  if (const auto why = why_types_are_fixed(*search.space().trials().specialization()))
+    throw invalid_argument("{}{}", what, *why);
+  throw invalid_argument("{}{}; try --fp16, --bf16 or --int8 (with calibration), or fewer names in --keep and --lower",
+                         what, why_no_format(search));
+}
+
 void run_phases(SearchState& search) {
   prepare(search);
   repair(search);
   keep_cancellations(search);
-  if (search.space().candidates().empty())
-    throw invalid_argument(
-        "[search] there is nothing to search: no layer would run in lower precision{}; try --fp16, --bf16 or --int8 "
-        "(with calibration), or fewer names in --keep and --lower",
-        why_no_format(search));
+  if (search.space().candidates().empty()) refuse_without_candidates(search);
   Verdict& verdict = search.verdict;
   do {
     choose(search);

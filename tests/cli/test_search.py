@@ -176,6 +176,26 @@ def test_fallbacks_that_are_too_coarse_name_float32(search):
     assert outcome.code == 0, outcome
 
 
+@pytest.mark.parametrize(
+    "element, reason",
+    [
+        (TensorProto.FLOAT16, "its float layers have narrow types in the file already; try the float32 model"),
+        (TensorProto.DOUBLE, "layer 'sum' (Add) computes in float64, which stays"),
+    ],
+)
+def test_says_what_cannot_run_in_another_type(run, tmp_path, element, reason):
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"], name="sum")],
+        "g",
+        [helper.make_tensor_value_info("x", element, [2])],
+        [helper.make_tensor_value_info("y", element, [2])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    outcome = run("precision", "search", "m.onnx", "--fp16")
+    assert outcome.code == 1 and f"no layer would run in lower precision: {reason}" in outcome.text, outcome
+    assert "--fp16, --bf16" not in outcome.text, outcome
+
+
 def test_keep_and_lower(search, tmp_path):
     outcome = search("--keep", "MatMul", "--shrink")
     assert outcome.code == 0, outcome

@@ -340,3 +340,17 @@ def only_words():
 def test_what_is_not_known_is_refused(run, tmp_path, made, text):
     outcome = run("run", save(tmp_path, made()), "--trt")
     assert outcome.code == 1 and text in outcome.text and "Traceback" not in outcome.text, outcome
+
+
+def test_shapes_that_onnx_infers_are_known(run, tmp_path):
+    """As the message says of a computed tensor that is split."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "relu"),
+        helper.make_node("SplitToSequence", ["r"], ["s"], "split"),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"], "at"),
+    ]
+    made = model(nodes, [info("x", [3, 2])], [info("y", [1, 2])], [integer("at", 1)])
+    outcome = run("run", save(tmp_path, made), "--trt")
+    assert outcome.code == 1 and "the shapes that onnx.shape_inference finds" in outcome.text, outcome
+    outcome = run("run", save(tmp_path, onnx.shape_inference.infer_shapes(made)), "--trt")
+    assert outcome.code == 0, outcome
