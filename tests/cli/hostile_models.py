@@ -49,6 +49,12 @@ def qgemm(c):
             "bz": zero, "c": c}  # fmt: skip
 
 
+def qlinear(w, x):
+    """The inputs of a QLinear product whose weights are signed and their zero point is not."""
+    scale, zero = floats(), np.array(3, np.uint8)
+    return {"x": x, "xs": scale, "xz": zero, "w": w, "ws": scale, "wz": zero, "ys": scale, "yz": zero}
+
+
 def layer(op, inputs, outputs=("y",), opset=17, **attributes):
     """(feed, [models]) of one layer named `bad`: its inputs after the first come once as constants, once at run time."""
     node = helper.make_node(op, list(inputs), list(outputs), name="bad", **attributes)
@@ -227,6 +233,26 @@ REFUSED = {
     "dynamic_lstm_lengths": layer(
         "DynamicQuantizeLSTM", dynamic_lstm(n=np.full(3, 9, np.int32)), domain="com.microsoft", hidden_size=2
     ),
+    "tensor_scatter_type": layer(
+        "TensorScatter", {"c": floats(1, 4, 2), "u": np.ones((1, 2, 2), np.uint8), "i": ints(1)}, opset=24
+    ),
+    "matmul_integer_zeros": layer(
+        "MatMulInteger",
+        {
+            "a": np.ones((3, 5), np.uint8),
+            "b": np.ones((5, 4), np.int8),
+            "az": np.array(1, np.uint8),
+            "bz": np.array(1, np.uint8),
+        },
+    ),
+    "conv_integer_zeros": layer(
+        "ConvInteger",
+        {"x": np.ones((1, 2, 4, 4), np.uint8), "w": np.ones((3, 2, 3, 3), np.int8), "xz": np.array(1, np.int8)},
+    ),
+    "qlinear_conv_zeros": layer(
+        "QLinearConv", qlinear(np.ones((3, 2, 3, 3), np.int8), np.ones((1, 2, 4, 4), np.uint8))
+    ),
+    "qlinear_matmul_zeros": layer("QLinearMatMul", qlinear(np.ones((5, 4), np.int8), np.ones((3, 5), np.uint8))),
     "qgemm_short": layer("QGemm", qgemm(np.ones(2, np.int32)), domain="com.microsoft"),
     "qgemm_tall": layer("QGemm", qgemm(np.ones((5, 9), np.int32)), domain="com.microsoft"),
     "qgemm_rank": layer("QGemm", qgemm(np.ones((2, 3, 3, 4), np.int32)), domain="com.microsoft"),

@@ -330,6 +330,7 @@ void infer_tensor_scatter(InferContext& ctx) {
   const std::string mode = ctx.attributes().text("mode", "linear");
   if (mode != "linear" && mode != "circular") ctx.fail("expected mode linear or circular, got '{}'", mode);
   const Shape &cache = ctx.shape(0), &update = ctx.shape(1);
+  require_type_of_first(ctx, {1});
   ctx.set_shape(0, cache);
   const std::size_t axis = written_axis(ctx);
   bool fits = cache.size() == update.size();

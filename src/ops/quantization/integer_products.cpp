@@ -1,4 +1,7 @@
 // Products of 8-bit integers.
+#include <initializer_list>
+#include <utility>
+
 #include "ops/contraction/matrix_product.h"
 #include "ops/convolution/convolve.h"
 #include "ops/multiply_adds.h"
@@ -8,8 +11,14 @@
 namespace ulpscope::ops {
 namespace {
 
+/// Each pair is an input of bytes and its zero points, which have its type.
+void require_zero_points_of(InferContext& ctx, std::initializer_list<std::pair<int, int>> pairs) {
+  for (const auto& [bytes, zeros] : pairs) require_type(ctx, zeros, ctx.type(bytes));
+}
+
 // Inputs: x, w, x_zero_point, w_zero_point (one, or one per output channel).
 void infer_conv_integer(InferContext& ctx) {
+  require_zero_points_of(ctx, {{0, 2}, {1, 3}});
   ctx.set_type(0, DataType::kInt32);
   ctx.set_shape(0, conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1)).output_shape());
 }
@@ -23,6 +32,7 @@ void run_conv_integer(KernelContext& ctx) {
 }
 
 void infer_matmul_integer(InferContext& ctx) {
+  require_zero_points_of(ctx, {{0, 2}, {1, 3}});
   ctx.set_type(0, DataType::kInt32);
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
@@ -43,6 +53,7 @@ void infer_qlinear_conv(InferContext& ctx) {
   ctx.set_type(0, ctx.type(7));
   for (int i : {1, 4, 6}) require_type(ctx, i, DataType::kFloat32);
   require_type(ctx, 8, DataType::kInt32);
+  require_zero_points_of(ctx, {{0, 2}, {3, 5}});
   ctx.set_shape(0, conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(3)).output_shape());
 }
 
@@ -74,6 +85,7 @@ void run_qlinear_conv(KernelContext& ctx) {
 void infer_qlinear_matmul(InferContext& ctx) {
   ctx.set_type(0, ctx.type(7));
   for (int i : {1, 4, 6}) require_type(ctx, i, DataType::kFloat32);
+  require_zero_points_of(ctx, {{0, 2}, {3, 5}});
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(3)).output());
 }
 
