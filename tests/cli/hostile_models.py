@@ -214,6 +214,9 @@ REFUSED = {
     "resize_terabytes": layer("Resize", {**IMAGE, "r": floats(0), "s": np.array([1, 1, 3e5, 3e5], np.float32)}),
     "resize_negative_sizes": layer("Resize", {**IMAGE, "r": floats(0), "s": floats(0), "z": ints(1, 4, -5, 5)}),
     "resize_huge_sizes": layer("Resize", {**IMAGE, "r": floats(0), "s": floats(0), "z": ints(1, 4, HUGE, HUGE)}),
+    "resize_axis_twice": layer(
+        "Resize", {**IMAGE, "r": floats(0), "s": floats(0), "z": ints(5, 7)}, opset=18, axes=[2, -2]
+    ),
     "resize_sizes_rank": layer("Resize", {**IMAGE, "r": floats(0), "s": floats(0), "z": ints(5, 5)}),
     "resize_empty": layer("Resize", {"x": floats(1, 4, 0, 5), "r": floats(0), "s": floats(0), "z": ints(1, 4, 5, 5)}),
     "upsample": layer("Upsample", {**IMAGE, "s": np.array([1, 1, -1, 0], np.float32)}, opset=9),
@@ -285,6 +288,12 @@ REFUSED = {
     "roi_align": layer("RoiAlign", {**IMAGE, "r": floats(1, 4), "i": ints(7)}),
     "roi_align_huge": layer(
         "RoiAlign", {**IMAGE, "r": floats(1, 4), "i": ints(0)}, output_height=HUGE, output_width=HUGE
+    ),
+    "max_unpool_overflow": layer(
+        "MaxUnpool",
+        {"x": floats(1, 1, 2, 2), "i": ints(0, 1, 2, 3).reshape(1, 1, 2, 2), "s": ints(1, 1, 4, 4)},
+        kernel_shape=[-(2**63), 2],
+        strides=[2, 2],
     ),
     "max_unpool": layer(
         "MaxUnpool", {"x": floats(1, 1, 2, 2), "i": ints(0, 1, 2, 99).reshape(1, 1, 2, 2)}, kernel_shape=[2, 2]

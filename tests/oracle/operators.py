@@ -17,6 +17,7 @@ from .values import Unsupported, Value
 FIXED = {
     *movement.FIXED,
     *quantized.QUANTIZATION,
+    *quantized.OF_BYTES,
     *opaque.FIXED,
     recurrent.DYNAMIC_LSTM,
     "IsNaN",
@@ -47,6 +48,8 @@ def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Valu
         return [elementwise.pointwise(node, x, loose)]
     if op in rows.NORMALIZATIONS:
         return rows.normalization(node, x)
+    if op in quantized.OF_BYTES:
+        return quantized.OF_BYTES[op](node, x)
     if op == recurrent.DYNAMIC_LSTM:
         return recurrent.dynamic_lstm(node, x)
     if node.domain != "":

@@ -9,7 +9,7 @@ import numpy as np
 from .model import NUMPY_TYPES, Node
 from .operators_movement import Inputs
 from .operators_products import bilinear
-from .rounding import round_to
+from .rounding import EPSILON, round_to
 from .values import T, Unsupported, Value, kept
 
 RANGES = {T.INT8: (-128, 127), T.UINT8: (0, 255), T.INT16: (-32768, 32767), T.UINT16: (0, 65535)}
@@ -76,6 +76,66 @@ def _matmul_integer(node: Node, x: Inputs) -> list[Value]:
     return [Value(total.v.astype(np.int32), T.INT32, total.e)]
 
 
+# Layers of com.microsoft that read and make bytes.
+
+
+def _real(x: Inputs, i: int) -> Value:
+    """Input i of bytes, by the scale and the zero point behind it."""
+    scale, zero = x[i + 1].v.reshape(()), x[i + 2].v.astype(np.float64).reshape(())
+    v = (x[i].v.astype(np.float64) - zero) * scale
+    own = 4 * EPSILON * (np.abs(v) + np.abs(zero * scale))  # Of a scale and a shift in one step, too.
+    return Value(v, T.FLOAT, own if x[i].e is None else own + x[i].e * np.abs(scale))
+
+
+def _as_bytes(v: np.ndarray, e: np.ndarray, scale: Value, zero: Value) -> Value:
+    """The bytes of numbers that may lie anywhere in v +- e."""
+    low, high = RANGES[zero.type]
+    function = lambda a: np.clip(np.rint(a / float(scale.v.reshape(())) + float(zero.v.reshape(()))), low, high)
+    y, e = function(v), e + 4 * EPSILON * np.abs(v)
+    apart = np.maximum(np.abs(function(v - e) - y), np.abs(function(v + e) - y))
+    return Value(y.astype(NUMPY_TYPES[zero.type]), zero.type, kept(apart))
+
+
+def _of_one(function: typing.Callable[[Node, np.ndarray], np.ndarray]) -> typing.Callable[[Node, Inputs], list[Value]]:
+    def run(node: Node, x: Inputs) -> list[Value]:
+        a = _real(x, 0)
+        v = function(node, a.v)
+        e = np.maximum(np.abs(function(node, a.v - a.e) - v), np.abs(function(node, a.v + a.e) - v))
+        return [_as_bytes(v, e + 4 * EPSILON * np.abs(v), x[3], x[4])]
+
+    return run
+
+
+def _leaky(node: Node, v: np.ndarray) -> np.ndarray:
+    return np.where(v < 0, v * float(np.float32(node.get("alpha", 0.01))), v)
+
+
+def _arithmetic(multiplies: bool) -> typing.Callable[[Node, Inputs], list[Value]]:
+    def run(node: Node, x: Inputs) -> list[Value]:
+        a, b = _real(x, 0), _real(x, 3)
+        e = np.abs(a.v) * b.e + np.abs(b.v) * a.e + a.e * b.e if multiplies else a.e + b.e
+        return [_as_bytes(a.v * b.v if multiplies else a.v + b.v, e, x[6], x[7])]
+
+    return run
+
+
+def _mean(node: Node, x: Inputs) -> list[Value]:
+    a = _real(x, 0)
+    axes = tuple(range(1, a.v.ndim - 1) if node.get("channels_last", 0) else range(2, a.v.ndim))
+    return [_as_bytes(np.mean(a.v, axes, keepdims=True), np.mean(a.e, axes, keepdims=True), x[3], x[4])]
+
+
+def _concatenated(node: Node, x: Inputs) -> list[Value]:
+    parts = [_as_bytes(a.v, a.bound(), x[0], x[1]) for a in (_real(x, i) for i in range(2, len(x), 3))]
+    e = np.concatenate([part.bound() for part in parts], node.get("axis"))
+    return [Value(np.concatenate([part.v for part in parts], node.get("axis")), parts[0].type, kept(e))]
+
+
+OF_BYTES: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
+    "QLinearAdd": _arithmetic(False), "QLinearMul": _arithmetic(True), "QLinearLeakyRelu": _of_one(_leaky),
+    "QLinearSigmoid": _of_one(lambda node, v: 1 / (1 + np.exp(-v))), "QLinearGlobalAveragePool": _mean,
+    "QLinearConcat": _concatenated,
+}  # fmt: skip
 QUANTIZATION: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
     "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear, "MatMulInteger": _matmul_integer,
 }  # fmt: skip

@@ -203,7 +203,7 @@ def hardmax(node: Node, x: Inputs) -> Value:
     flat = rows.reshape(*outer, int(np.prod(rows.shape[len(outer) :], dtype=np.int64)))
     hot = np.arange(flat.shape[-1]) == np.argmax(flat, -1)[..., None] if flat.size else flat
     y = np.moveaxis(hot.reshape(rows.shape), range(-len(axes), 0), axes).astype(np.float64)
-    if data.e is None:
+    if data.e is None or not data.v.size:
         return Value(y, data.type)
     rivals = (
         np.sum(data.v + data.bound() >= np.max(data.v - data.bound(), axes, keepdims=True), axes, keepdims=True) > 1

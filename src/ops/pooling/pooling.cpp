@@ -242,8 +242,15 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
   if (strides.size() != rank || pads.size() != 2 * rank)
     ctx.fail("expected {} strides and {} pads, got {} and {}", rank, 2 * rank, strides.size(), pads.size());
   Shape shape{x[0], x[1]};
-  for (std::size_t i = 0; i < rank; ++i)
-    shape.push_back((x[i + 2] - 1) * strides[i] - pads[i] - pads[i + rank] + kernel[i]);
+  for (std::size_t i = 0; i < rank; ++i) {
+    std::int64_t size = 0;
+    if (__builtin_mul_overflow(x[i + 2] - 1, strides[i], &size) || __builtin_sub_overflow(size, pads[i], &size) ||
+        __builtin_sub_overflow(size, pads[i + rank], &size) || __builtin_add_overflow(size, kernel[i], &size) ||
+        size < 0)
+      ctx.fail("'kernel_shape' {}, strides {} and pads {} do not fit an input of shape {}", to_string(kernel),
+               to_string(strides), to_string(pads), to_string(x));
+    shape.push_back(size);
+  }
   return shape;
 }
 

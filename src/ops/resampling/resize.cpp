@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/parallel.h"
@@ -351,7 +352,7 @@ std::vector<ResampleAxis> resize_axes(const Context& ctx) {
     axes.resize(x.size());
     std::iota(axes.begin(), axes.end(), 0);
   }
-  for (auto& axis : axes) axis = normalize_axis(ctx, axis, static_cast<std::int64_t>(x.size()));
+  axes = normalize_axes(ctx, std::move(axes), static_cast<std::int64_t>(x.size()));
   const int scales = ctx.opset() < 11 ? 1 : 2;
   if (!given(ctx, scales) && !given(ctx, 3)) ctx.fail("expected 'scales' or 'sizes', got neither");
   if (given(ctx, scales)) return axes_from_scales(ctx.layer(), x, axes, floats_of(ctx, scales));
