@@ -48,8 +48,7 @@ void SequenceResolver::fail(const onnx::NodeProto& node, const std::string& expe
   throw unsupported(
       "{}: node '{}' ({}): expected {}; sequences whose tensors are not known while the model is read are not "
       "supported; try the model with the shapes that onnx.shape_inference finds, or --trt-outputs with names of "
-      "tensors "
-      "ahead of it",
+      "tensors ahead of it",
       where_, node_name(node), node.op_type(), expected);
 }
 
