@@ -2,11 +2,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "engine/cost.h"
 #include "engine/kernel_model.h"
 #include "engine/narrow_limits.h"
+#include "formats/coded_elements.h"
+#include "graph/deferred_fold.h"
 #include "ops/forms.h"
 #include "ops/window.h"
 
@@ -17,6 +22,26 @@ namespace {
 /// generated kernels, with all that follows in them.
 constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16, kWholeWord = 4;
 
+/// The form of weights alone that is nearest to what a file has behind a DequantizeLinear: of its format, in blocks no
+/// larger than those of the file where there are such.
+std::optional<Precision> form_of_file(const Tensor& weights) {
+  const Tensor inner = transposed_matrix(weights);
+  const auto values = std::dynamic_pointer_cast<const DequantizedElements>((inner ? inner : weights).source());
+  if (values == nullptr) return std::nullopt;
+  const ScaleLayout& layout = values->layout();
+  const std::int64_t block = layout.blocked ? layout.block : std::numeric_limits<std::int64_t>::max();
+  std::optional<Precision> found;
+  std::int64_t of_found = 0;
+  for (const LayerForm& form : layer_forms()) {
+    if (!form.is_of_weights() || form.weight.encoding->format != values->format()) continue;
+    const std::int64_t own =
+        form.weight.encoding->granularity == Granularity::kBlock ? form.weight.encoding->block : block;
+    if (!found || (own <= block ? own > of_found || of_found > block : own < of_found))
+      found = form.precision, of_found = own;
+  }
+  return found;
+}
+
 /// Of a group in a precision, with the bytes per element of tensors that it reads and stores. `floats`: what layers
 /// read whose weights alone are elements.
 class WorkOfGroup {
@@ -26,8 +51,8 @@ class WorkOfGroup {
       : spec_(spec),
         network_(*spec.network),
         group_(group),
-        of_weights_(is_of_weights(precision) ? std::optional(precision) : std::nullopt),
-        precision_(of_weights_ ? *precision_from_type(floats) : precision),
+        of_weights_(is_of_weights(precision) ? std::optional(precision) : weights_in_file(precision)),
+        precision_(is_of_weights(precision) ? *precision_from_type(floats) : precision),
         bytes_of_(std::move(bytes_of)) {}
 
   std::optional<KernelWork> work(int together) {
@@ -56,6 +81,15 @@ class WorkOfGroup {
   }
 
  private:
+  /// Of a product that reads elements of the file.
+  std::optional<Precision> weights_in_file(Precision precision) const {
+    const Layer& product = head();
+    if (!form_of(precision).is_float() || product.op->multiply_adds == nullptr || product.inputs.size() < 2 ||
+        !spec_.is_constant(product.inputs[1]) || !ops::matrix_form(product))
+      return std::nullopt;
+    return form_of_file(spec_.value(product.inputs[1]));
+  }
+
   /// The CUDA backend keeps scores of up to about so many in registers.
   static constexpr double kManyKeys = 384;
 

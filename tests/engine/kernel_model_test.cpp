@@ -192,6 +192,41 @@ TEST(KernelWork, FewRowsReadTheBitsOfWeightsAlone) {
   EXPECT_EQ(work_of_product(8, 256, 512, Precision::kFP16, DataType::kFloat16).kind, KernelKind::kProduct);
 }
 
+/// Whatever makes them: 4 bits in blocks of 32, and bytes with a scale per column, that the file has.
+TEST(KernelWork, FewRowsReadTheBitsOfTheFile) {
+  constexpr std::int64_t kSum = 1024, kColumns = 512;  // Large enough to stay what they are.
+  const auto kind_of = [&](int type, std::int64_t block) {
+    testing::Model model(21);
+    model.input("x", {1, kSum});
+    onnx::TensorProto codes;
+    codes.set_name("codes");
+    codes.set_data_type(type);
+    codes.add_dims(kSum), codes.add_dims(kColumns);
+    codes.set_raw_data(std::string(kSum * kColumns / (type == onnx::TensorProto::INT4 ? 2 : 1), 1));
+    *model.graph().add_initializer() = codes;
+    const std::int64_t scales = block > 0 ? kSum / block * kColumns : kColumns;
+    *model.graph().add_initializer() =
+        testing::float_tensor("scales", block > 0 ? testing::Dims{kSum / block, kColumns} : testing::Dims{kColumns},
+                              std::vector<float>(static_cast<std::size_t>(scales), 0.5f));
+    auto& node = model.node("DequantizeLinear", {"codes", "scales"}, {"w"}, "dequantize");
+    testing::add_attribute(node, "axis", onnx::AttributeProto::INT).set_i(block > 0 ? 0 : 1);
+    if (block > 0) testing::add_attribute(node, "block_size", onnx::AttributeProto::INT).set_i(block);
+    model.node("MatMul", {"x", "w"}, {"y"}, "product");
+    model.output("y");
+    const auto network = model.load();
+    const auto spec = specialize(*network, {{1, kSum}});
+    return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, Precision::kFP16,
+                        DataType::kFloat16, 1);
+  };
+  const KernelWork few = kind_of(onnx::TensorProto::INT4, 32), wide = kind_of(onnx::TensorProto::INT4, 256),
+                   bytes = kind_of(onnx::TensorProto::INT8, 0);
+  for (const KernelWork& work : {few, wide, bytes}) EXPECT_EQ(work.kind, KernelKind::kNarrow);
+  EXPECT_EQ(few.precision, Precision::kINT4Block32);
+  EXPECT_EQ(wide.precision, Precision::kINT4);
+  EXPECT_EQ(bytes.precision, Precision::kINT8Weights);
+  EXPECT_DOUBLE_EQ(few.terms[at(KernelTerm::kWeightMb)], kSum * kColumns * 4.5 / 8 * 1e-6);
+}
+
 TEST(KernelWork, OtherProductsReadWeightsThatAreDequantizedBefore) {
   const auto is_of_float = [](const KernelWork& work, Precision p, double bytes) {
     EXPECT_EQ(work.kind, KernelKind::kProduct);
@@ -363,10 +398,12 @@ TEST(ProbeTimes, FilesThatMakeNoSenseAreNamed) {
   EXPECT_EQ(message("[]"), "");
   EXPECT_THAT(message("[]", "ulpscope-target"),
               HasSubstr("'shapes.json': expected the format \"ulpscope-probe-times\""));
-  EXPECT_THAT(message(R"([{"probe": 1, "precisions": [], "us": 0}])"), HasSubstr("'us' above 0"));
-  EXPECT_THAT(message(R"([{"probe": -1, "precisions": [], "us": 1}])"), HasSubstr("a 'probe' of 0 or more"));
+  EXPECT_THAT(message(R"([{"probe": 1, "precisions": [], "us": 0}])"),
+              HasSubstr("times[0].us: expected a number above 0"));
+  EXPECT_THAT(message(R"([{"probe": -1, "precisions": [], "us": 1}])"),
+              HasSubstr("times[0].probe: expected the number of a probe"));
   EXPECT_THAT(message(R"([{"probe": 1, "precisions": ["fp17"], "us": 1}])"), HasSubstr("got 'fp17'"));
-  EXPECT_THAT(message(R"([{"precisions": [], "us": 1}])"), HasSubstr("'probe'"));
+  EXPECT_THAT(message(R"([{"precisions": [], "us": 1}])"), HasSubstr("the key \"probe\""));
 }
 
 TEST(TargetFile, KeepsAModelOfKernels) {
