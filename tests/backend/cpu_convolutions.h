@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -37,18 +39,17 @@ class RandomConvolution {
     const auto size = static_cast<std::size_t>(num_elements(spec.output));
     std::vector<double> sums(size, 0.0);
     magnitudes.assign(size, 4.0);
-    const Shape& few = spec.transposed ? spec.input : spec.output;
-    const auto row = [&](const std::vector<Index>& all, Index absent) { return all.size() < 2 ? absent : all[0]; };
-    const Index rows = few.size() < 4 ? 1 : few[2], window_rows = spec.kernel.size() < 4 ? 1 : spec.kernel[2];
-    for (Index image = 0; image < few[0]; ++image)
-      for (Index y = 0; y < rows; ++y)
-        for (Index z = 0; z < few.back(); ++z)
-          for (Index i = 0; i < window_rows; ++i)
-            for (Index j = 0; j < spec.kernel.back(); ++j)
-              add_place(image, {y, z}, i * spec.kernel.back() + j,
-                        {y * row(spec.strides, 1) - row(spec.pads_begin, 0) + i * row(spec.dilations, 1),
-                         z * spec.strides.back() - spec.pads_begin.back() + j * spec.dilations.back()},
-                        sums, magnitudes);
+    const Position few = extents(spec.transposed ? spec.input : spec.output), window = extents(spec.kernel);
+    const Position strides = last_three(spec.strides, 1), dilations = last_three(spec.dilations, 1),
+                   pads = last_three(spec.pads_begin, 0);
+    for (Index image = 0; image < spec.input[0]; ++image)
+      for (Index i = 0; i < few[0] * few[1] * few[2]; ++i)
+        for (Index place = 0; place < window[0] * window[1] * window[2]; ++place) {
+          const Position from = position(i, few), in_window = position(place, window);
+          Position many;
+          for (std::size_t d = 0; d < 3; ++d) many[d] = from[d] * strides[d] - pads[d] + in_window[d] * dilations[d];
+          add_place(image, from, place, many, sums, magnitudes);
+        }
     for (std::size_t o = 0; o < size; ++o) {
       if (spec.bias) sums[o] += static_cast<double>(spec.bias.data<float>()[static_cast<Index>(o) % spec.output[1]]);
       for (const PostOp& op : spec.post_ops) sums[o] = after(op, sums[o], static_cast<double>(addend.data<float>()[o]));
@@ -93,9 +94,15 @@ class RandomConvolution {
   }
 
  private:
-  struct Position {
-    Index y, x;
-  };
+  using Position = std::array<Index, 3>;  ///< Of a slice, a row and a column.
+
+  static Position last_three(const std::vector<Index>& values, Index absent) {
+    Position result{absent, absent, absent};
+    std::copy(values.begin(), values.end(), result.end() - static_cast<std::ptrdiff_t>(values.size()));
+    return result;
+  }
+  static Position extents(const Shape& shape) { return last_three({shape.begin() + 2, shape.end()}, 1); }
+  static Position position(Index i, const Position& in) { return {i / (in[1] * in[2]), i / in[2] % in[1], i % in[2]}; }
 
   static double after(const PostOp& op, double sum, double addend) {
     switch (op.kind) {
@@ -114,11 +121,13 @@ class RandomConvolution {
   /// One place of the window, for all channels: `few` is an output, or an input of a transposed convolution.
   void add_place(Index image, Position few, Index place, Position many, std::vector<double>& sums,
                  std::vector<double>& magnitudes) const {
-    const Shape& others = spec.transposed ? spec.output : spec.input;
-    if (many.y < 0 || many.y >= (others.size() < 4 ? 1 : others[2]) || many.x < 0 || many.x >= others.back()) return;
+    const Position others = extents(spec.transposed ? spec.output : spec.input);
+    for (std::size_t d = 0; d < 3; ++d)
+      if (many[d] < 0 || many[d] >= others[d]) return;
     const Position from = spec.transposed ? few : many, to = spec.transposed ? many : few;
     const auto first = [image](const Shape& shape, Position at) {
-      return ((image * (shape.size() < 4 ? 1 : shape[2]) + at.y) * shape.back() + at.x) * shape[1];
+      const Position size = extents(shape);
+      return (((image * size[0] + at[0]) * size[1] + at[1]) * size[2] + at[2]) * shape[1];
     };
     const Index in = spec.input[1] / spec.groups, out = spec.output[1] / spec.groups;
     const Index window = num_elements(spec.kernel) / spec.kernel[0] / spec.kernel[1];

@@ -16,7 +16,7 @@ namespace {
 class PatchCase : public RandomConvolution {
  public:
   explicit PatchCase(std::uint32_t seed) : RandomConvolution(seed) {
-    const std::size_t dims = pick(0, 3) == 0 ? 1 : 2;
+    const auto dims = static_cast<std::size_t>(pick(1, 3));
     const Index images = pick(1, 2);
     spec.groups = pick(0, 1) == 0 ? 1 : pick(2, 4);
     spec.transposed = pick(0, 2) == 0;
@@ -27,7 +27,7 @@ class PatchCase : public RandomConvolution {
     for (std::size_t d = 0; d < dims; ++d) {
       const Index window = pick(1, 4), dilation = pick(1, 2), stride = pick(1, 3);
       const Index reach = (window - 1) * dilation + 1, begin = pick(spec.transposed ? 0 : -1, window + 1);
-      const Index end = pick(0, window + 1), few = pick(1, dims == 1 ? 60 : 9);
+      const Index end = pick(0, window + 1), few = pick(1, dims == 1 ? 60 : dims == 2 ? 9 : 5);
       const Index many = std::max<Index>(1, (few - 1) * stride + reach - begin - end + pick(0, stride - 1));
       add_dimension(spec.transposed ? few : many, spec.transposed ? many : few, window, stride, dilation, begin, end);
     }

@@ -14,6 +14,9 @@ constexpr std::int64_t kPairSum = 32, kPairChannels = 32;
 /// three times as long as on floats.
 constexpr std::int64_t kDepthwiseChannels = 32;
 
+/// Groups of 16 outputs take 1.2 (AVX-512) to 1.6 (AVX2) times as long as by the reference kernel.
+constexpr std::int64_t kPatchChannels = 32;
+
 }  // namespace
 
 bool is_faster_on_bytes(const ConvolutionSpec& spec) { return spec.groups >= kDepthwiseChannels; }
@@ -24,6 +27,10 @@ bool is_faster_in_pairs(const ConvolutionSpec& spec) {
 
 bool is_faster_in_tiles(const ConvolutionSpec& spec) {
   return spec.groups == 1 && num_elements(spec.kernel) / spec.kernel[0] >= kTileSum;
+}
+
+bool is_faster_as_patches(const ConvolutionSpec& spec) {
+  return spec.groups == 1 || spec.output[1] / spec.groups >= kPatchChannels;
 }
 
 }  // namespace ulpscope::cpu

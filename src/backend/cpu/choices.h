@@ -15,4 +15,7 @@ bool is_faster_on_bytes(const ConvolutionSpec& spec);
 /// Without dot products of bytes in oneDNN: by our own products of integers, if not by floats.
 bool is_faster_in_pairs(const ConvolutionSpec& spec);
 
+/// A convolution over three dimensions: as a product of patches, if not by the reference kernel.
+bool is_faster_as_patches(const ConvolutionSpec& spec);
+
 }  // namespace ulpscope::cpu

@@ -24,7 +24,7 @@ std::unique_ptr<Kernel> make_arranging_kernel(std::vector<std::int64_t> strides,
 std::unique_ptr<Kernel> make_channel_mean_kernel(std::int64_t batch, std::int64_t positions, std::int64_t channels);
 
 /// out[n, s, c] = round(in[n, c, s]) (to channels last) or the reverse; float32. `shape` is the logical one, rank 3
-/// or 4.
+/// to 5.
 std::unique_ptr<Kernel> make_reorder_kernel(const Shape& shape, Layout to, Rounding rounding);
 
 /// Strides, in elements and per logical dimension, of a tensor in this layout.

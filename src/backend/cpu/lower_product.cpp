@@ -193,13 +193,13 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
   results.scaling = {};
 }
 
-/// Convolutions over one or two dimensions with constant parameters, channels last. False: those that oneDNN has no
-/// primitive for, and all others, run in reference kernels.
+/// Convolutions over one to three dimensions with constant parameters, channels last. False: those that there is no
+/// fast kernel for, and all others, run in reference kernels.
 bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
   const Shape& input = shape(l.inputs[0]);
-  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 4 || num_elements(input) == 0 ||
+  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || num_elements(input) == 0 ||
       !has_constant_parameters(spec_, l))
     return false;
   const bool transposed = ops::is_transposed_convolution(l);
@@ -216,6 +216,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Rounding rounding = kernel.operands[1].rounding;
   spec.kernel = shape(l.inputs[1]);
   spec.weights = constants_.convolution_weights(kernel, rounding, spec.key);
+  if (input.size() == 5) return !kernel.elements && lower_deep_convolution(kernel, std::move(spec));
   if (kernel.elements) return lower_element_convolution(kernel, std::move(spec));
   if (lower_dequantized_convolution(kernel, spec)) return true;
   Results results;
@@ -259,6 +260,25 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   for (const Operand* operand : addends) inputs.push_back(read(*operand, Layout::kChannelsLast, kernel.layer));
   results.slot = new_float_slot(epilogue.domain);
   add_step(std::move(step), std::move(inputs), {results.slot}, kernel.layer);
+  lower_epilogue(kernel, results);
+  return true;
+}
+
+/// Over three dimensions: what it reads and leaves is dense, as it is around reference kernels.
+bool Lowering::lower_deep_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
+  if (!is_faster_as_patches(spec)) return false;
+  Results results;
+  (spec.transposed ? results.scaling.bias : spec.bias) =
+      constants_.convolution_bias(kernel, kernel.operands[1].rounding, spec.key);
+  std::unique_ptr<Kernel> step = make_patch_convolution_kernel(spec, object_cache());
+  if (step == nullptr) return false;
+  const int image = new_float_slot(spec.input);
+  const int sums = new_float_slot(spec.output);
+  results.slot = new_float_slot(spec.output);
+  add_step(make_reorder_kernel(spec.input, Layout::kChannelsLast, Rounding::kNone),
+           {read(kernel.operands[0], Layout::kDense, kernel.layer)}, {image}, kernel.layer);
+  add_step(std::move(step), {image}, {sums}, kernel.layer);
+  add_step(make_reorder_kernel(spec.output, Layout::kDense, Rounding::kNone), {sums}, {results.slot}, kernel.layer);
   lower_epilogue(kernel, results);
   return true;
 }

@@ -214,6 +214,7 @@ class Lowering {
   std::unique_ptr<Kernel> weighted_product(MatMulSpec spec, const Operand& weights);
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);
+  bool lower_deep_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
   void set_scales(const ProductKernel& kernel, const PreparedConstants::ElementWeights& weights, const std::string& key,
                   Scaling& scaling);
   bool lower_element_convolution(const ProductKernel& kernel, ConvolutionSpec spec);

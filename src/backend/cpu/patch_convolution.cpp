@@ -19,13 +19,18 @@ namespace ulpscope::cpu {
 namespace {
 
 using Index = std::int64_t;
-using Pair = std::array<Index, 2>;  ///< Of rows and columns; a lone dimension is a row.
+using Triple = std::array<Index, 3>;  ///< Of slices, rows and columns; a lone dimension is a row.
 
-Pair extents(const std::vector<Index>& values, Index absent) {
-  return values.size() == 1 ? Pair{absent, values[0]} : Pair{values[0], values[1]};
+/// With `absent` in front of fewer than three.
+Triple extents(const std::vector<Index>& values, Index absent) {
+  Triple result{absent, absent, absent};
+  std::ranges::copy(values, result.end() - static_cast<std::ptrdiff_t>(values.size()));
+  return result;
 }
 
-Pair image_extents(const Shape& shape) { return extents({shape.begin() + 2, shape.end()}, 1); }
+Index product_of(const Triple& values) { return values[0] * values[1] * values[2]; }
+
+Triple image_extents(const Shape& shape) { return extents({shape.begin() + 2, shape.end()}, 1); }
 
 /// Columns of a panel, or of all of them, as they are stored.
 Index stored_columns(Index columns) {
@@ -35,15 +40,16 @@ Index stored_columns(Index columns) {
 
 /// A place of the window: what an output reads lies `from` behind its first input.
 struct Place {
-  Pair from;
+  Triple from;
   Index number;
 };
 
 /// Outputs that read the same places: all of a convolution; of a transposed one, those whose steps from the first one
 /// are whole strides.
 struct Phase {
-  Pair first, extent;  ///< In the output; outputs side by side, and one below the other.
+  Triple first, extent;  ///< In the output; outputs side by side, and one below the other.
   std::vector<Place> places;
+  Index run = 1;      ///< So many places, from every multiple on, lie side by side in the image.
   Index weights = 0;  ///< Elements in front of its own.
 };
 
@@ -55,15 +61,15 @@ struct Geometry {
         groups(spec.groups),
         in(spec.input[1] / spec.groups),
         out(spec.output[1] / spec.groups) {
-    const Pair strides = extents(spec.strides, 1);
+    const Triple strides = extents(spec.strides, 1);
     (spec.transposed ? out_step : in_step) = strides;
   }
 
   Index k(const Phase& phase) const { return static_cast<Index>(phase.places.size()) * in; }
 
-  Pair input, output, window;
-  Pair in_step{1, 1}, out_step{1, 1};  ///< From one output of a phase to the next.
-  Index groups, in, out;               ///< Channels of a group.
+  Triple input, output, window;
+  Triple in_step{1, 1, 1}, out_step{1, 1, 1};  ///< From one output of a phase to the next.
+  Index groups, in, out;                       ///< Channels of a group.
 };
 
 /// Places in one dimension: offsets from the first input, and their numbers.
@@ -83,17 +89,21 @@ std::vector<std::pair<Index, Index>> places_along(const ConvolutionSpec& spec, s
 std::vector<Phase> phases_of(const ConvolutionSpec& spec, const Geometry& g) {
   std::vector<Phase> phases;
   Index weights = 0;
-  for (Index y = 0; y < std::min(g.out_step[0], g.output[0]); ++y)
-    for (Index x = 0; x < std::min(g.out_step[1], g.output[1]); ++x) {
-      Phase phase{{y, x}, {}, {}, weights};
-      for (std::size_t axis = 0; axis < 2; ++axis)
-        phase.extent[axis] = (g.output[axis] - phase.first[axis] + g.out_step[axis] - 1) / g.out_step[axis];
-      for (const auto& [row, i] : places_along(spec, 0, y))
-        for (const auto& [column, j] : places_along(spec, 1, x))
-          phase.places.push_back({{row, column}, i * g.window[1] + j});
-      weights += g.groups * g.k(phase) * stored_columns(g.out);
-      phases.push_back(std::move(phase));
-    }
+  Triple end;  // Of the first outputs.
+  for (std::size_t axis = 0; axis < 3; ++axis) end[axis] = std::min(g.out_step[axis], g.output[axis]);
+  for (Index i = 0; i < product_of(end); ++i) {
+    Phase phase{{i / (end[1] * end[2]), i / end[2] % end[1], i % end[2]}, {}, {}, 1, weights};
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      phase.extent[axis] = (g.output[axis] - phase.first[axis] + g.out_step[axis] - 1) / g.out_step[axis];
+    const auto columns = places_along(spec, 2, phase.first[2]);
+    for (const auto& [slice, z] : places_along(spec, 0, phase.first[0]))
+      for (const auto& [row, y] : places_along(spec, 1, phase.first[1]))
+        for (const auto& [column, x] : columns)
+          phase.places.push_back({{slice, row, column}, (z * g.window[1] + y) * g.window[2] + x});
+    if (g.groups == 1 && !spec.transposed && extents(spec.dilations, 1)[2] == 1) phase.run = g.window[2];
+    weights += g.groups * g.k(phase) * stored_columns(g.out);
+    phases.push_back(std::move(phase));
+  }
   return phases;
 }
 
@@ -107,7 +117,7 @@ struct PackedPhases {
 /// For each phase and each group the panels of ProductPart::b: [places, channels] by output channels.
 PreparedObject pack_phases(const Geometry& g, const std::vector<Phase>& phases, bool transposed,
                            const Tensor& weights) {
-  const Index panel = program_kernels().product.panel, window = g.window[0] * g.window[1];
+  const Index panel = program_kernels().product.panel, window = product_of(g.window);
   const Index count = phases.back().weights + g.groups * g.k(phases.back()) * stored_columns(g.out);
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   auto packed = std::make_shared<PackedPhases>(PackedPhases{allocate_elements(bytes), true});
@@ -141,11 +151,11 @@ class PatchConvolution final : public Kernel {
         bias_(spec.bias),
         post_ops_(spec.post_ops),
         weights_(std::move(weights)) {
-    const bool in_order = g_.out_step == Pair{1, 1};
+    const bool in_order = g_.out_step == Triple{1, 1, 1};
     for (std::size_t p = 0; p < phases_.size(); ++p) {
-      const auto [rows, columns] = phases_[p].extent;
-      const Index run = in_order ? rows * columns : columns, most = block_of(g_.k(phases_[p]));
-      for (Index first = 0; first < rows * columns; first += run)
+      const Index outputs = product_of(phases_[p].extent);
+      const Index run = in_order ? outputs : phases_[p].extent[2], most = block_of(g_.k(phases_[p]));
+      for (Index first = 0; first < outputs; first += run)
         for (Index i = 0; i < run; i += most) blocks_.push_back({p, first + i, std::min(most, run - i)});
     }
   }
@@ -190,15 +200,15 @@ class PatchConvolution final : public Kernel {
   void run_piece(std::span<const Tensor* const> inputs, float* output, const PackedPhases& weights, const Block& block,
                  const Piece& piece) const {
     const Phase& phase = phases_[block.phase];
-    const Index k = g_.k(phase), channels = g_.groups * g_.out, y = block.first / phase.extent[1];
-    const Index x = block.first % phase.extent[1];
+    const Index k = g_.k(phase), channels = g_.groups * g_.out;
     const float* const image =
-        inputs[0]->data<float>() + piece.image * g_.input[0] * g_.input[1] * g_.groups * g_.in + piece.group * g_.in;
+        inputs[0]->data<float>() + piece.image * product_of(g_.input) * g_.groups * g_.in + piece.group * g_.in;
     thread_local ThreadMemory memory;
     float* const patches = memory.floats(static_cast<std::size_t>(block.count * k));
     for (Index i = 0; i < block.count; ++i) copy_patch(image, phase, block.first + i, patches + i * k);
-    const Index place = (piece.image * g_.output[0] + phase.first[0] + y * g_.out_step[0]) * g_.output[1] +
-                        phase.first[1] + x * g_.out_step[1];
+    Triple at = position(phase, block.first);
+    for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = phase.first[axis] + at[axis] * g_.out_step[axis];
+    const Index place = ((piece.image * g_.output[0] + at[0]) * g_.output[1] + at[1]) * g_.output[2] + at[2];
     const Index first = place * channels + piece.group * g_.out + piece.column;
     const Index stored = stored_columns(g_.out);
     ProductPart part{};
@@ -207,7 +217,7 @@ class PatchConvolution final : public Kernel {
     part.b = weights.values() + phase.weights + piece.group * k * stored + piece.column * k;
     part.bias = bias_ ? bias_.data<float>() + piece.group * g_.out + piece.column : nullptr;
     part.out = output + first;
-    part.out_stride = g_.out_step[1] * channels;
+    part.out_stride = g_.out_step[2] * channels;
     part.rows = block.count;
     part.columns = piece.columns;
     part.k = k;
@@ -218,29 +228,47 @@ class PatchConvolution final : public Kernel {
       apply_post_ops(post_ops_, inputs, output, first + i * part.out_stride, piece.columns);
   }
 
-  /// The input at a place of the window of output `number`; null outside of the image.
-  const float* input_at(const float* image, const Phase& phase, const Place& place, Index number) const {
-    const Index y = number / phase.extent[1] * g_.in_step[0] + place.from[0];
-    const Index x = number % phase.extent[1] * g_.in_step[1] + place.from[1];
-    if (y < 0 || y >= g_.input[0] || x < 0 || x >= g_.input[1]) return nullptr;
-    return image + (y * g_.input[1] + x) * g_.groups * g_.in;
+  /// Of output `number` among those of a phase.
+  static Triple position(const Phase& phase, Index number) {
+    const Index row = number / phase.extent[2];
+    return {row / phase.extent[1], row % phase.extent[1], number % phase.extent[2]};
+  }
+
+  /// The input at a place of the window of the output at this position; null outside of the image.
+  const float* input_at(const float* image, const Place& place, const Triple& output) const {
+    Index at = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const Index i = output[axis] * g_.in_step[axis] + place.from[axis];
+      if (i < 0 || i >= g_.input[axis]) return nullptr;
+      at = at * g_.input[axis] + i;
+    }
+    return image + at * g_.groups * g_.in;
   }
 
   void copy_patch(const float* image, const Phase& phase, Index number, float* to) const {
-    const auto bytes = static_cast<std::size_t>(g_.in) * sizeof(float);
-    for (const Place& place : phase.places) {
-      if (const float* from = input_at(image, phase, place, number))
+    const Triple output = position(phase, number);
+    const auto copy = [&](const float* from, Index places) {
+      const auto bytes = static_cast<std::size_t>(places * g_.in) * sizeof(float);
+      if (from != nullptr)
         std::memcpy(to, from, bytes);
       else
         std::memset(to, 0, bytes);
-      to += g_.in;
+      to += places * g_.in;
+    };
+    for (auto place = phase.places.begin(); place != phase.places.end(); place += phase.run) {
+      const float* const first = input_at(image, *place, output);
+      if (first != nullptr && input_at(image, place[phase.run - 1], output) != nullptr)
+        copy(first, phase.run);
+      else
+        for (Index i = 0; i < phase.run; ++i) copy(input_at(image, place[i], output), 1);
     }
   }
 
   /// Where the window reaches beyond the image: zeros times what is not finite would be NaN.
   void add_what_is_there(const float* image, const Phase& phase, Index number, const ProductPart& part,
                          Index row) const {
-    const auto is_outside = [&](const Place& place) { return input_at(image, phase, place, number) == nullptr; };
+    const Triple output = position(phase, number);
+    const auto is_outside = [&](const Place& place) { return input_at(image, place, output) == nullptr; };
     if (std::ranges::none_of(phase.places, is_outside)) return;
     const Index panel = program_kernels().product.panel;
     for (Index column = 0; column < part.columns; ++column) {
@@ -272,7 +300,12 @@ std::unique_ptr<Kernel> make_patch_convolution_kernel(const ConvolutionSpec& spe
   const Geometry g(spec);
   if (spec.type != DataType::kFloat32) return nullptr;
   constexpr Index kMostPhases = 4096;
-  if (std::min(g.out_step[0], g.output[0]) > kMostPhases / std::min(g.out_step[1], g.output[1])) return nullptr;
+  Index phase_count = 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Index steps = std::min(g.out_step[axis], g.output[axis]);
+    if (steps > kMostPhases / phase_count) return nullptr;
+    phase_count *= steps;
+  }
   std::vector<Phase> phases = phases_of(spec, g);
   std::string key = fmt::format("{}|patches in {} groups", spec.key, spec.groups);
   if (spec.transposed)

@@ -83,7 +83,7 @@ struct Requantization {
 };
 
 struct ConvolutionSpec {
-  Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
+  Shape input, output;  ///< Logical, [n, c, spatial...] with one to three spatial dimensions.
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
   std::int64_t groups = 1;
   bool transposed = false;  ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
@@ -104,7 +104,7 @@ inline bool is_depthwise(const ConvolutionSpec& spec) {
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
 /// Nothing when there is no fast kernel for it; of bytes, none with instructions for them; with bounds, none that has
-/// them.
+/// them. Over one or two dimensions.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
 /// Of those that add no tensor.
@@ -119,7 +119,8 @@ void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> 
 /// in each of some groups.
 std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
-/// As make_convolution_kernel(), as products of matrices by our own loops; for float32, transposed ones too. What the
+/// As make_convolution_kernel(), as products of matrices by our own loops, over one to three dimensions; for float32,
+/// transposed ones too. What the
 /// windows of some outputs read is copied side by side, and multiplied by the weights. Each result has the bits that
 /// ProductPart says, over the places of its window in their order and the channels of each; what the window has outside
 /// of the image counts as zero, and as nothing where a weight is not finite. Nothing for steps of a transposed one that
