@@ -45,6 +45,15 @@ WINDOWS = [
     ((17, 20), (2, 3), (1, 2), (2, 3), (0, 2, 1, 2)),
     ((6, 8, 19), (2, 2, 2), (2, 2, 2), (1, 1, 1), (0,) * 6),
     ((5, 8, 19), (3, 1, 3), (1, 2, 1), (1, 1, 2), (1, 0, 2, 1, 0, 2)),
+    ((50,), (4,), (4,), (1,), (2, 3)),
+    ((14, 14), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    ((15, 15), (2, 2), (2, 2), (1, 1), (0, 0, 0, 0)),
+    ((20, 20), (5, 5), (1, 1), (2, 1), (4, 2, 4, 2)),
+    ((40, 130), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
+    ((7, 9, 11), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1,) * 6),
+    ((4, 9, 18), (1, 3, 3), (1, 1, 2), (1, 1, 1), (0, 1, 1, 0, 1, 0)),
+    ((6, 6, 16), (5, 2, 2), (1, 3, 2), (1, 2, 1), (2, 0, 0, 2, 0, 0)),
+    ((3, 8, 16), (2, 6, 3), (1, 1, 1), (1, 1, 1), (1, 2, 1, 0, 2, 1)),
 ]
 
 
@@ -75,6 +84,24 @@ def test_pools(form):
         count = np.float32(read.shape[-1]) if with_pads else inside
         found = run("AveragePool", x, count_include_pad=with_pads, **attributes)
         np.testing.assert_array_equal(found, read.sum(-1) / count)
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+def test_maxima_of_numbers_are_those_of_their_windows(form):
+    """Planes without NaN have loops of their own. Of zeros the last one keeps its sign, in three dimensions the first
+    one."""
+    spatial, kernel, strides, dilations, pads = form
+    x = RANDOM.integers(-2, 1, (2, 5, *spatial)).astype(np.float32)
+    x[x == -1] = -0.0
+    x[0, 0] = RANDOM.standard_normal(spatial)
+    x[1, 2] = -np.inf
+    x[1, 3].flat[-1] = np.nan
+    read = windows(x, kernel, strides, dilations, pads, -np.inf)
+    if len(spatial) < 3:
+        read = read[..., ::-1]
+    expected = np.take_along_axis(read, read.argmax(-1)[..., None], -1)[..., 0]
+    found = run("MaxPool", x, kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads)
+    assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
 def test_the_first_zero_of_a_window_in_three_dimensions_keeps_its_sign():

@@ -60,15 +60,39 @@ ULPSCOPE_VECTOR_CLONES void row_maxima(const float* __restrict in, Index count, 
   for (Index i = 0; i < count; ++i) out[i] = largest_of(std::make_integer_sequence<int, kernel - 1>{}, in + i * step);
 }
 
-/// out[i] = the larger one of a[i] and b[i], which are numbers.
-template <bool first>
-ULPSCOPE_VECTOR_CLONES void larger_of_rows(const float* a, const float* b, Index count, float* __restrict out) {
-  for (Index i = 0; i < count; ++i) out[i] = larger_of<first>(a[i], b[i]);
+/// Elements of a row that are computed: whole vectors, where `room` has them. What is too much, the next row
+/// overwrites.
+inline Index whole_vectors(Index width, Index room) { return std::min((width + 15) / 16 * 16, room); }
+
+/// out[y * width + i] = the largest of in[y * step + offsets[k] + i], all of which are numbers; `room`: elements of
+/// `out`.
+template <bool first, std::size_t rows>
+ULPSCOPE_VECTOR_CLONES void column_maxima(const float* in, Index step, std::array<Index, rows> offsets, Index count,
+                                          Index width, Index room, float* __restrict out) {
+  for (Index y = 0; y < count; ++y, in += step, out += width, room -= width) {
+    const Index end = whole_vectors(width, room);
+    for (Index i = 0; i < end; ++i) {
+      float largest = in[offsets[0] + i];
+      for (std::size_t k = 1; k < rows; ++k) largest = larger_of<first>(largest, in[offsets[k] + i]);
+      out[i] = largest;
+    }
+  }
 }
-template <bool first>
-ULPSCOPE_VECTOR_CLONES void larger_of_rows(const float* a, const float* b, const float* c, Index count,
-                                           float* __restrict out) {
-  for (Index i = 0; i < count; ++i) out[i] = larger_of<first>(larger_of<first>(a[i], b[i]), c[i]);
+
+/// What lies side by side: `before` pads, `count` elements of an image, and pads again, `length` in all.
+struct PaddedRow {
+  Index before, count, length;
+};
+
+/// `room`: elements that there are from `in` on. So many more than the rows have are written as fill up a vector.
+ULPSCOPE_VECTOR_CLONES void pad_rows(const float* in, Index step, Index room, Index rows, const PaddedRow& form,
+                                     float pad, float* __restrict out) {
+  for (Index y = 0; y < rows; ++y, in += step, room -= step, out += form.length) {
+    const Index end = whole_vectors(form.count, room);
+    for (Index i = 0; i < end; ++i) out[form.before + i] = in[i];
+    for (Index i = 0; i < form.before; ++i) out[i] = pad;
+    for (Index i = form.before + form.count; i < form.length; ++i) out[i] = pad;
+  }
 }
 
 /// Adds, row by row, in[i * step] to in[i * step + kernel - 1] to sums[i].
@@ -258,34 +282,78 @@ class DenseMaxPool final : public DensePool {
   std::string name() const override { return "maxima of windows"; }
 
  private:
-  Index work_size() const override { return std::max(plane_ + padded_[0] * results(), in_[0] * in_[1] * out_[2]); }
+  static constexpr Index kMostRows = 5, kBatch = 2048, kSpare = 16;  ///< Elements of rows at a time; of a vector.
+
+  /// Elements of a row with its pads, such that one row's maxima lie behind the other's.
+  Index row_length() const { return (padded_[2] + strides_[2] - 1) / strides_[2] * strides_[2]; }
+  Index maxima_of_slice() const { return padded_[1] * (std::max(row_length(), in_[2]) / strides_[2] + 1) + kSpare; }
+  Index work_size() const override {
+    const Index in_place = kBatch + row_length() + kSpare + maxima_of_slice() + padded_[0] * out_[1] * out_[2] + kSpare;
+    return std::max(plane_ + padded_[0] * results(), in_place);
+  }
+
   bool pool_in_place(const float* image, float* work, float* out) const override {
-    const Index rows = in_[0] * in_[1], width = out_[2];
-    if (any_nan(image, rows * in_[2])) return false;
-    for (Index row = 0; row < rows; ++row) take_row(image + row * in_[2], work + row * width);
-    std::vector<const float*> read;
-    for (Index z = 0; z < out_[0]; ++z)
-      for (Index y = 0; y < out_[1]; ++y, out += width) {
-        read.clear();
-        for_rows(z, y, [&](Index row) { read.push_back(work + row * width); });
-        std::size_t taken = std::min<std::size_t>(read.size(), 3);
-        if (taken == 0) std::fill_n(out, width, pad_);
-        if (taken == 1) std::copy_n(read[0], width, out);
-        if (taken == 2) larger_of_rows<first>(read[0], read[1], width, out);
-        if (taken == 3) larger_of_rows<first>(read[0], read[1], read[2], width, out);
-        for (; taken < read.size(); ++taken) keep_larger<first>(out, read[taken], width);
+    if (kernel_[0] > kMostRows || kernel_[1] > kMostRows) return false;
+    float *const rows = work, *const maxima = rows + kBatch + row_length() + kSpare;
+    const Index size = out_[1] * out_[2];
+    const bool flat = kernel_[0] == 1 && strides_[0] == 1 && pads_[0] == 0;
+    float* const slices = flat ? out : maxima + maxima_of_slice();
+    for (Index z = 0; z < padded_[0]; ++z) {
+      float* const to = slices + z * size;
+      if (z < pads_[0] || z - pads_[0] >= in_[0]) {
+        std::fill_n(to, size, pad_);
+        continue;
       }
+      const Index step = take_rows(image, z - pads_[0], rows, maxima);
+      if (step == 0) return false;
+      const Index room = flat ? (padded_[0] - z) * size : size + kSpare;
+      take_columns(kernel_[1], dilations_[1] * step, [&](const auto& offsets) {
+        column_maxima<first>(maxima, strides_[1] * step, offsets, out_[1], out_[2], room, to);
+      });
+    }
+    for (Index z = 0; z < out_[0] && !flat; ++z)
+      take_columns(kernel_[0], dilations_[0] * size, [&](const auto& offsets) {
+        column_maxima<first>(slices + z * strides_[0] * size, 0, offsets, 1, size, size, out + z * size);
+      });
     return true;
   }
-  void take_row(const float* row, float* to) const {
-    for_clipped([&](Index x, Index begin, Index end) {
-      float largest = pad_;
-      for (Index i = begin; i < end; ++i) largest = i == begin ? row[i] : larger_of<first>(largest, row[i]);
-      to[x] = largest;
-    });
-    with_window(kernel_[2], strides_[2], [&](auto kernel, auto step) {
-      row_maxima<first, kernel, step>(row + first_element(), last_ - first_, to + first_);
-    });
+
+  /// Calls function(where each of `count` rows begins).
+  template <typename Function>
+  static void take_columns(Index count, Index step, const Function& function) {
+    const auto call = [&]<std::size_t... k>(std::index_sequence<k...>) {
+      function(std::array<Index, sizeof...(k)>{static_cast<Index>(k) * step...});
+    };
+    if (count == 1) call(std::make_index_sequence<1>{});
+    if (count == 2) call(std::make_index_sequence<2>{});
+    if (count == 3) call(std::make_index_sequence<3>{});
+    if (count == 4) call(std::make_index_sequence<4>{});
+    if (count == 5) call(std::make_index_sequence<5>{});
+  }
+
+  /// The maxima of each row of a slice, with its pads, for every output of a row; gives the elements from row to row, 0
+  /// where there is NaN.
+  Index take_rows(const float* image, Index slice, float* rows, float* maxima) const {
+    const bool as_they_lie = pads_[2] == 0 && padded_[2] <= in_[2] && in_[2] % strides_[2] == 0;
+    const Index length = as_they_lie ? in_[2] : row_length(), step = length / strides_[2];
+    const Index skipped = std::max<Index>(-pads_[2], 0), before = std::clamp<Index>(pads_[2], 0, padded_[2]);
+    const PaddedRow form{before, std::clamp<Index>(in_[2] - skipped, 0, padded_[2] - before), length};
+    const Index begin = std::clamp<Index>(pads_[1], 0, padded_[1]);
+    const Index end = std::clamp<Index>(in_[1] + pads_[1], begin, padded_[1]);
+    std::fill_n(maxima, begin * step, pad_);
+    const Index batch = std::max<Index>(1, kBatch / length);
+    for (Index y = begin, count; y < end; y += count) {
+      count = std::min(batch, end - y);
+      const Index first_of_rows = (slice * in_[1] + y - pads_[1]) * in_[2], at = first_of_rows + skipped;
+      if (any_nan(image + first_of_rows, count * in_[2])) return 0;
+      if (!as_they_lie) pad_rows(image + at, in_[2], in_[0] * in_[1] * in_[2] - at, count, form, pad_, rows);
+      with_window(kernel_[2], strides_[2], [&](auto kernel, auto stride) {
+        row_maxima<first, kernel, stride>(as_they_lie ? image + at : rows, (count * length - kernel) / stride + 1,
+                                          maxima + y * step);
+      });
+    }
+    std::fill_n(maxima + end * step, (padded_[1] - end) * step, pad_);
+    return step;
   }
   void pool(const float* spread, float* work, float* out) const override {
     float *const rows = work, *const columns = work + plane_;
