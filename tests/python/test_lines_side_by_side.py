@@ -104,6 +104,42 @@ def test_maxima_of_numbers_are_those_of_their_windows(form):
     assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
+@pytest.mark.parametrize("form", [form for form in WINDOWS if len(form[0]) == 2])
+@pytest.mark.parametrize("kind", ["numbers", "nan", "bytes"])
+def test_maxima_channels_last_are_those_of_their_windows(form, kind):
+    """Behind a convolution of ones that leaves all bits as they are, but NaN; of zeros the last one keeps its sign."""
+    spatial, kernel, strides, dilations, pads = form
+    shape = (2, 19, *spatial)
+    x = RANDOM.integers(-2, 1, shape).astype(np.float32)
+    x[0, 0] = RANDOM.standard_normal(spatial)
+    if kind == "nan":
+        x[1, 3].flat[-1] = np.nan
+    w = np.zeros((19, 1, 1, 1), np.float32)
+    w[:, 0] = 1
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], group=19),
+        helper.make_node("MaxPool", ["c"], ["m"], kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads),
+        helper.make_node("Conv", ["m", "w"], ["y"], group=19),
+    ]
+    if kind == "bytes":
+        x = RANDOM.integers(0, 256, shape).astype(np.uint8)
+        w = np.ones((19, 1, 1, 1), np.uint8)
+        scale = ["s", "z"]
+        nodes[0] = helper.make_node("QLinearConv", ["x", *scale, "w", *scale, *scale], ["c"], group=19)
+        nodes[2] = helper.make_node("QLinearConv", ["m", *scale, "w", *scale, *scale], ["y"], group=19)
+    constants = {"w": w, "s": np.float32(1), "z": np.uint8(0)}
+    element = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", element, shape)],
+        [helper.make_tensor_value_info(name, element, None) for name in "my"],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    one, three = (Engine(model, threads=threads).run({"x": x}) for threads in (1, 3))
+    expected = windows(x, kernel, strides, dilations, pads, 0 if kind == "bytes" else -np.inf).max(-1)
+    np.testing.assert_array_equal(one["m"], expected)
+    assert all(one[name].tobytes() == three[name].tobytes() for name in "my")
+
+
 def test_the_first_zero_of_a_window_in_three_dimensions_keeps_its_sign():
     x = np.where(RANDOM.random((1, 3, 6, 6, 18)) < 0.5, np.float32(0), np.float32(-0.0))
     found = run("MaxPool", x, kernel_shape=[2, 2, 2], strides=[2, 2, 2])

@@ -43,12 +43,6 @@ inline float larger_of(float a, float b) {
   return a > b ? a : b;
 }
 
-ULPSCOPE_VECTOR_CLONES bool any_nan(const float* in, Index count) {
-  std::int32_t found = 0;
-  for (Index i = 0; i < count; ++i) found |= static_cast<std::int32_t>(in[i] != in[i]);
-  return found != 0;
-}
-
 /// out[i] = the largest of in[i * step] to in[i * step + kernel - 1], all of which are numbers.
 template <bool first, int kernel, int step>
 ULPSCOPE_VECTOR_CLONES void row_maxima(const float* __restrict in, Index count, float* __restrict out) {
@@ -456,6 +450,12 @@ class DenseAveragePool final : public DensePool {
 };
 
 }  // namespace
+
+ULPSCOPE_VECTOR_CLONES bool any_nan(const float* in, std::int64_t count) {
+  std::int32_t found = 0;
+  for (std::int64_t i = 0; i < count; ++i) found |= static_cast<std::int32_t>(in[i] != in[i]);
+  return found != 0;
+}
 
 std::unique_ptr<Kernel> make_dense_pool_kernel(const PoolSpec& spec) {
   const bool deep = spec.input.size() == 5;

@@ -37,6 +37,9 @@ struct PoolSpec {
   std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
 };
 
+/// One of them is NaN. Without that, the maxima of pools need no care.
+bool any_nan(const float* in, std::int64_t count);
+
 /// NaN in a window is the maximum of the window, as ONNX's reference has it (oneDNN drops it).
 std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec);
 
