@@ -170,6 +170,7 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
   const auto start = std::chrono::steady_clock::now();
   return guarded(tool.failure_status(), [&] {
     logging.apply();
+    if (tool.owns_stdout()) move_log_to_stderr();
     tool.command = command;
     tool.words.assign(words.begin() + 1, words.end());
     std::set<const Option*> warned;

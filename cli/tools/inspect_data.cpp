@@ -12,7 +12,6 @@
 #include "compare/histogram.h"
 #include "compare/json_files.h"
 #include "compare/statistics.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "tools/inspect.h"
@@ -188,6 +187,7 @@ class InspectDataTool : public Tool {
     table.ours().flag({"--json"}, options_.json,
                       "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
   }
+  bool owns_stdout() const override { return options_.json; }
   int run() override {
     const auto check = [](const std::optional<int>& value, const char* option, int fallback) {
       if (value && *value < -1) throw invalid_argument("[options] {}: expected -1 or more, got {}", option, *value);
@@ -235,7 +235,6 @@ FileKind sniff_file(const std::filesystem::path& path) {
 }
 
 void inspect_data(const std::filesystem::path& path, const InspectDataOptions& options) {
-  if (options.json) move_log_to_stderr();
   switch (sniff_file(path)) {
     case FileKind::kAnswer:
       if (options.json)

@@ -14,7 +14,6 @@
 #include "compare/json_files.h"
 #include "compare/name_values.h"
 #include "compare/statistics.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/text.h"
@@ -277,8 +276,8 @@ class InspectDiffTool : public Tool {
     table.more_positionals({"B"}, b_, "The second file");
     table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
   }
+  bool owns_stdout() const override { return json_; }
   int run() override {
-    if (json_) move_log_to_stderr();
     const Content first = load(*a_), second = load(b_.at(0));
     log_info("A: {} | {}", *a_, kind_of(first));
     log_info("B: {} | {}", b_[0], kind_of(second));

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "compare/results.h"
-#include "console.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "onnx/quantization_check.h"
@@ -62,11 +61,11 @@ class InspectModelTool : public Tool {
     options_.inference.python.declare(table);
   }
 
+  bool owns_stdout() const override { return json_; }
   int run() override {
     if (show_.empty() && mode_ == "basic") show_ = {"layers"};
     if (show_.empty() && mode_ == "attrs") show_ = {"layers", "attrs"};
     if (show_.empty() && mode_ == "full") show_ = {"layers", "attrs", "weights"};
-    if (json_) move_log_to_stderr();
     const ModelArgs& model = options_.model;
     model.check_exists();
     const FileKind kind = model.path().extension() == ".py" ? FileKind::kOther : sniff_file(model.path());

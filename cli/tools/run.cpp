@@ -10,9 +10,9 @@
 #include "compare/accuracy.h"
 #include "compare/comparison.h"
 #include "compare/json_files.h"
+#include "compare/log_levels.h"
 #include "compare/postprocess.h"
 #include "compare/validate.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/messages.h"
@@ -138,10 +138,10 @@ class RunTool : public Tool {
            "command line that does not fit. Options may be cut to a unique beginning.";
   }
   bool announces() const override { return !options_.gen_script; }
+  bool owns_stdout() const override { return options_.gen_script == "-"; }
   void declare(OptionTable& table) override { options_.declare(table); }
 
   int run() override {
-    if (options_.gen_script == "-") move_log_to_stderr();
     if (options_.answer) apply_answer(options_);
     check_options();
     if (options_.gen_script) return write_script();

@@ -24,6 +24,8 @@ class TemplateTool : public Tool {
     if (!output_) throw UsageError("the following arguments are required: -o/--output; try -o FILE.py");
   }
 
+  bool owns_stdout() const override { return output_ == "-"; }
+
   int run() override {
     const std::string text = script();
     if (*output_ == "-") {

@@ -30,6 +30,9 @@ class Tool {
   /// Whether the lines "RUNNING | Command" and "PASSED | Runtime" frame the run.
   virtual bool announces() const { return false; }
 
+  /// Whether stdout is for what the tool was asked for alone. All log lines go to stderr then, from the first on.
+  virtual bool owns_stdout() const { return false; }
+
   /// The exit status where an Error ends the run.
   virtual int failure_status() const { return 1; }
 

@@ -11,7 +11,6 @@
 #include "args/inference.h"
 #include "args/network_args.h"
 #include "compare/data_loader.h"
-#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -85,9 +84,9 @@ class VerifyTool : public Tool {
     check_criterion_usage(criterion_, comparison_);
   }
 
+  bool owns_stdout() const override { return json_ == "-"; }
   int run() override {
     take_answer(answer_, answer_path_);
-    if (json_ == "-") move_log_to_stderr();
     model_.check_exists();
     if (model_.type() == ModelType::kEngine)
       throw unsupported(

@@ -111,6 +111,14 @@ def test_names_that_need_quoting(run, tmp_path, model):
     assert execute(tmp_path / "g.py", tmp_path).returncode == 0
 
 
+def test_the_script_is_all_on_stdout(run, model):
+    """Also where the first thing to say is about an option that is accepted alone."""
+    outcome = run("run", model, "--trt", "--sparse-weights", "--fusion", "none", "--gen-script", "-")
+    assert outcome.code == 0 and outcome.out.startswith("#!/usr/bin/env python3\n"), outcome
+    ast.parse(outcome.out)
+    assert "--sparse-weights has no effect" in outcome.err and "--fusion is left out" in outcome.err, outcome
+
+
 def test_own_options_are_left_out(run, model, tmp_path):
     outcome = run("run", model, "--trt", "--fp16", "--assume-lowest", "--fusion", "none", "--gen-script", "g.py")
     assert outcome.code == 0 and "--assume-lowest is left out" in outcome.out and "--fusion is left out" in outcome.out
