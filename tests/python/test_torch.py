@@ -158,11 +158,20 @@ def test_what_a_repair_cannot_reach_is_searched_again(caplog):
     module = with_epsilon_in_code()
     samples = [torch.randn(4, 16) for _ in range(8)]
     answer = search(module, samples)
-    assert "is not for 'blocks.0.norm': the answer changes the constant 1e-06 of its forward" in caplog.text
-    assert answer.kept_modules
+    refusal = "is not for 'blocks.0.norm': the answer changes the constant 1e-06 of its forward"
+    assert caplog.text.count(refusal) == 1  # The second search finds the same.
+    assert "the answer has the same repair; searching again without repairs" in caplog.text
+    assert answer.kept_modules and str(answer).startswith("Modules with layers to keep: 2\n")
     mixed = ulpscope.torch.apply(module, answer)
     assert not ulpscope.torch.applied(mixed).departures
     assert worst_error(module, mixed, [(each,) for each in samples]) <= THRESHOLD
+
+
+def test_an_answer_that_keeps_every_module_says_so_first():
+    module = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8)).eval()
+    answer = search(module, [torch.randn(4, 4) for _ in range(8)], threshold=1e-7)
+    assert set(answer.kept_modules) == {"0", "1"}
+    assert str(answer).startswith("Every module stays as it is: all layers that could be lower are to be kept\n    0 (")
 
 
 def test_what_a_repair_cannot_reach_stays_in_float32(caplog):

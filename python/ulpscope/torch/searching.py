@@ -90,6 +90,8 @@ class ModuleAnswer(Answer):
     def __str__(self) -> str:
         lines = self._lines()
         head = f"Modules with layers to keep: {len(lines)}" if lines else "Modules with layers to keep: none"
+        if lines and len(self.layers) >= self._values["candidates"]:
+            head = "Every module stays as it is: all layers that could be lower are to be kept"
         return "\n".join([head, *(f"    {line}" for line in lines), super().__str__()])
 
     def _repr_html_(self) -> str:
@@ -150,6 +152,7 @@ def search(
     taker = _RepairTaker(module, graph, model, calls)
     asked = [keep] if isinstance(keep, str) else list(keep)
     more: list[str] = []
+    told: list[tuple[object, ...]] = []
     while True:
         try:
             answer = searching.search(model, data, wanted, keep=asked + more, repair=repair, **given)
@@ -162,14 +165,23 @@ def search(
         added = [name for name in own_layers(graph, answer, refusals) if name not in more]
         repair = bool(added)
         more = more + added if added else []
-        _warn(refusals, repair)
+        _warn(refusals, repair, told)
         given.pop("journal", None)  # It is of the search that is made again.
         given.pop("resume", None)
 
 
-def _warn(refusals: Sequence[Refusal], keeps: bool) -> None:
+def _warn(refusals: Sequence[Refusal], keeps: bool, told: list[tuple[object, ...]]) -> None:
+    """Of each once, although further searches may find it again."""
     then = "with the layers of its forward kept" if keeps else "without repairs"
+    new = []
     for each in refusals:
+        what = (each.repair["kind"], each.repair["name"], each.modules, each.why)
+        if what not in told:
+            told.append(what)
+            new.append(each)
+    if not new and not keeps:
+        warn("[search] with these layers kept, the answer has the same repair; searching again without repairs")
+    for each in new:
         modules = ", ".join(f"'{name}'" if name else "the module itself" for name in each.modules)
         warn(
             "[search] the repair '%s' of '%s' is not for %s: %s; searching again %s",
