@@ -136,6 +136,19 @@ bool worth_staying(SearchSpace& space, const Levels& more, const Levels& few) {
   return saved - (launches(few) - launches(more)) >= kWorthStaying * time;
 }
 
+/// Of layers that together save enough time, those go down that save little of it, the least first: together they lose
+/// less than what is worth staying for. Where more casts come so, their launches count, or many would.
+TradeOffPoint without_small_savings(SearchSpace& space, TradeOff& trade_off, TradeOffPoint point, double most) {
+  const Levels fastest = point.levels;
+  const double time = point.time_us;
+  const auto casts = [&](const Levels& levels) { return space.time_model().casts(space.assignment(levels)).count; };
+  const int least = casts(fastest);
+  return trade_off.lower_cheap(std::move(point), most, [&](const TradeOffPoint& next) {
+    return next.time_us - time < kWorthStaying * next.time_us ||
+           (casts(next.levels) <= least && !worth_staying(space, fastest, next.levels));
+  });
+}
+
 /// Layers that the tolerance does not ask for go down, as far as the prediction is right, unless together they save
 /// enough time. Notes what is enough.
 TradeOffPoint without_idle_layers(SearchState& search, TradeOff& trade_off, TradeOffPoint point) {
@@ -147,7 +160,7 @@ TradeOffPoint without_idle_layers(SearchState& search, TradeOff& trade_off, Trad
     if (enough.levels == point.levels) break;
     if (!point_passes(search, enough)) continue;
     if (!worth_staying(search.space(), point.levels, enough.levels)) return enough;
-    if (TradeOffPoint next = trade_off.lower_ties(point, most);
+    if (TradeOffPoint next = without_small_savings(search.space(), trade_off, point, most);
         next.levels != point.levels && point_passes(search, next))
       point = std::move(next);
     search.verdict.enough = std::move(enough.levels);
@@ -220,7 +233,7 @@ bool faster_than_lowest(SearchState& search, Levels& levels) {
   const double any = std::numeric_limits<double>::infinity();
   TradeOffPoint fastest = trade_off.polish(trade_off.curve().front(), any, kPolishMoves);
   if (!worth_staying(space, fastest.levels, levels)) return true;
-  fastest = trade_off.lower_ties(std::move(fastest), any);
+  fastest = without_small_savings(space, trade_off, std::move(fastest), any);
   search.verdict.enough = std::exchange(levels, std::move(fastest.levels));
   if (search.passes(levels, TrialKind::kSearch)) return true;
   search.verdict.enough.reset();

@@ -255,4 +255,25 @@ TradeOffPoint TradeOff::lower_ties(TradeOffPoint best, double most) {
   return best;
 }
 
+TradeOffPoint TradeOff::lower_cheap(TradeOffPoint best, double most,
+                                    const std::function<bool(const TradeOffPoint&)>& allows) {
+  best = lower_ties(std::move(best), most);
+  std::vector<Move> moves;
+  for (const auto& members : moves_)
+    for (std::uint8_t level = 0; level < space_.highest_level(); ++level)
+      if (std::ranges::all_of(members, [&](std::size_t i) { return best.levels[i] > level; }))
+        moves.push_back({&members, level});
+  const std::vector<std::optional<TradeOffPoint>> tried = try_moves(best, moves, most);
+  std::vector<std::pair<double, const Move*>> order;
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    if (tried[i]) order.emplace_back(tried[i]->time_us, &moves[i]);
+  std::ranges::stable_sort(order, {}, &std::pair<double, const Move*>::first);
+  for (const auto& [time, move] : order) {
+    const auto is_above = [&](std::size_t i) { return best.levels[i] > move->level; };
+    if (!std::ranges::all_of(*move->members, is_above)) continue;
+    if (auto next = moved(best, *move->members, move->level, most); next && allows(*next)) best = std::move(*next);
+  }
+  return best;
+}
+
 }  // namespace ulpscope

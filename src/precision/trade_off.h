@@ -1,6 +1,7 @@
 // Error against time: the assignments that are fastest at each price of an error, from the prediction.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +42,8 @@ class TradeOff {
   TradeOffPoint lower(TradeOffPoint point, double most);
   /// The same as far as no layer takes time.
   TradeOffPoint lower_ties(TradeOffPoint point, double most);
+  /// Then by moves that take time, the least first, each where `allows` says so of what it leads to.
+  TradeOffPoint lower_cheap(TradeOffPoint point, double most, const std::function<bool(const TradeOffPoint&)>& allows);
 
  private:
   struct Cut {

@@ -175,6 +175,25 @@ TEST(ForTime, LittleIsNotWorthIt) {
   EXPECT_THAT(answer.kept, IsEmpty()) << answer.message;
 }
 
+/// Beside a product that is much faster in fp32, a layer that saves two casts of next to nothing so.
+TEST(ForTime, ALayerThatSavesLittleGoesDownBesideOthers) {
+  Model model;
+  model.input("x", {16, 16});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  model.node("Relu", {"x"}, {"z"}, "Alone");
+  *model.graph().add_initializer() = float_tensor("w", {16, 1024}, floats(values_in({16, 1024}, -1, 1, 3)));
+  model.output("y");
+  model.output("z");
+  SearchTask task = fp16_search(Fusion::kFull);
+  task.objective = Objective::kFastest;
+  task.build.target = target_file("beside", 0.01, 0.001);
+  const Answer answer =
+      run(data_for(model.load(), "x", {16, 16}, -1, 1), *make_metric_criterion(MetricKind::kRelativeL2, 1.0), task);
+  ASSERT_EQ(answer.kept.size(), 1u) << answer_text(file_of(answer));
+  EXPECT_EQ(answer.kept[0].name, "Product");
+  EXPECT_EQ(answer.kept[0].reason.kind, ReasonKind::kFaster);
+}
+
 TEST(Slower, NamesTheCommandsOfWhatIsFaster) {
   SearchTask task = fp16_search();
   task.margin = 0.5;
