@@ -11,6 +11,7 @@
 #include "args/network_args.h"
 #include "args/runners.h"
 #include "compare/data_loader.h"
+#include "core/counted.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -252,8 +253,8 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;
-    const std::string text = fmt::format("Error against float32 on {} sample(s): rel-l2 {:.3g} at output '{}'", samples,
-                                         error.value, error.worst_output);
+    const std::string text = fmt::format("Error against float32 on {}: rel-l2 {:.3g} at output '{}'",
+                                         counted(samples, "sample"), error.value, error.worst_output);
     if (error.value > kLargeError)
       log_warning("[convert] {}; `precision search` finds the layers that need more precision", text);
     else
@@ -273,8 +274,8 @@ where they are installed. With --convert-to trt, an engine is written instead.)"
     }
     for (const Repair& each : made.repairs) fmt::print("{} '{}': {}\n", kind_of(each), each.name, each.text);
     for (const std::string& sentence : made.beyond) fmt::print("{}\n", sentence);
-    fmt::print("{} repair(s): {} constant(s) changed, {} layer(s) added\n", made.repairs.size(), made.constants,
-               made.inserted);
+    fmt::print("{}: {} changed, {} added\n", counted(std::ssize(made.repairs), "repair"),
+               counted(made.constants, "constant"), counted(made.inserted, "layer"));
   }
 
   void check_repair_only() const {

@@ -14,6 +14,7 @@
 #include "compare/json_files.h"
 #include "compare/name_values.h"
 #include "compare/statistics.h"
+#include "core/counted.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/text.h"
@@ -256,8 +257,8 @@ Report compare_results(const RunResults& a, const RunResults& b) {
 
 std::string kind_of(const Content& content) {
   return std::holds_alternative<LayerChoices>(content)
-             ? fmt::format("precisions of {} layer(s)", std::get<LayerChoices>(content).size())
-             : fmt::format("results of {} runner(s)", std::get<RunResults>(content).size());
+             ? fmt::format("precisions of {}", counted(std::ssize(std::get<LayerChoices>(content)), "layer"))
+             : fmt::format("results of {}", counted(std::ssize(std::get<RunResults>(content)), "runner"));
 }
 
 class InspectDiffTool : public Tool {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/counted.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -61,8 +62,8 @@ std::string SearchProgressLine::text() const {
                         std::string(static_cast<std::size_t>(kWidth - filled), '.'), now_.done, now_.all);
     if (now_.done > 0) left = seconds_since(stage_start_) * (now_.all - now_.done) / now_.done;
   }
-  if (now_.trials >= 0) text += fmt::format(" | {} trial(s)", now_.trials);
-  if (now_.best >= 0) text += fmt::format(", best: {} layer(s)", now_.best);
+  if (now_.trials >= 0) text += " | " + counted(now_.trials, "trial");
+  if (now_.best >= 0) text += ", best: " + counted(now_.best, "layer");
   if (time_limit_ > 0) {
     const double limit_left = std::max(0.0, time_limit_ - seconds_since(start_));
     left = left < 0 ? limit_left : std::min(left, limit_left);

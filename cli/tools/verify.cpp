@@ -11,6 +11,7 @@
 #include "args/inference.h"
 #include "args/network_args.h"
 #include "compare/data_loader.h"
+#include "core/counted.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "core/parallel.h"
@@ -283,7 +284,7 @@ class VerifyTool : public Tool {
              const std::optional<Judgement>& real) const {
     const Judgement& judged = real ? *real : predicted;
     const bool passed = judged.passed();
-    std::string line = fmt::format("{} sample(s): {}", samples, text_of(judged));
+    std::string line = fmt::format("{}: {}", counted(samples, "sample"), text_of(judged));
     if (real) {
       line += fmt::format("; predicted {:.4g}", predicted.used);
       if (predicted.used > 0) line += fmt::format(", real / predicted {:.3g}", real->used / predicted.used);

@@ -6,6 +6,7 @@
 #include "api/loaded_model.h"
 #include "calibration/calibration.h"
 #include "compare/metrics.h"
+#include "core/counted.h"
 #include "core/messages.h"
 #include "graph/layer_choice.h"
 #include "precision/criterion.h"
@@ -34,7 +35,7 @@ Calibration calibrate(Model& model, const CalibrationSource& next, const Calibra
   };
   Calibration made = calibrate(loaded.network, with_threads, source, progress, loaded.weights);
   end_limited(limit, "a sample, the values that are counted of it, and what a run holds took", "smaller samples");
-  log_info("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
+  log_info("Calibrated {} tensors with {} by {}", made.scales.size(), counted(made.samples, "sample"),
            cache_name_of(options.algorithm));
   if (loaded.build.profiles.empty())
     for (const auto& [name, shape] : made.first_shapes) loaded.build.typical_shapes.emplace(name, shape);
@@ -68,10 +69,8 @@ void measure_activations(Model& model, std::span<const TensorsByName> samples) {
   build.mean_squares = input_mean_squares(*loaded.network, build.enabled, fitted_samples(*loaded.network, samples),
                                           options, loaded.weights);
   build.scale_choice.weights = WeightScales::kActivations;
-  log_info(
-      "Scales of weights in 4 bits are chosen by activations: the mean squares of what {} product(s) read in {} "
-      "sample(s)",
-      build.mean_squares.size(), samples.size());
+  log_info("Scales of weights in 4 bits are chosen by activations: the mean squares of what {} product(s) read in {}",
+           build.mean_squares.size(), counted(std::ssize(samples), "sample"));
 }
 
 double calibration_error(const Model& model, std::span<const TensorsByName> samples) {

@@ -6,6 +6,7 @@
 
 #include "api/loaded_model.h"
 #include "api/search_checks.h"
+#include "core/counted.h"
 #include "core/messages.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
@@ -90,9 +91,10 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   if (own == 0) throw invalid_argument("[data] expected inputs of at least one iteration, got none; try other samples");
   if (!data.golden.empty() && data.golden.size() != own && data.golden.size() != all)
     throw invalid_argument(
-        "[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them again with the same "
+        "[golden] expected results of {}, one per sample{}, got {}; try saving them again with the same "
         "inputs",
-        own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all), data.golden.size());
+        counted(static_cast<std::int64_t>(own), "iteration"),
+        all == own ? "" : fmt::format(" (or {} with the held-out ones)", all), data.golden.size());
   if (data.golden.size() > own) {
     data.held_out_golden.assign(std::make_move_iterator(data.golden.begin() + static_cast<std::ptrdiff_t>(own)),
                                 std::make_move_iterator(data.golden.end()));
@@ -109,8 +111,9 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
         "--hold-out FILE",
         options.hold_out ? fmt::format(", since there are fewer than {}", kHoldOutEvery) : "");
   else
-    log_info("Searching on {} sample(s), checking the answer on {} held-out one(s){}", data.samples.size(),
-             data.held_out.size(), split ? " (every fourth; --hold-out FILE names others)" : "");
+    log_info("Searching on {}, checking the answer on {}{}", counted(std::ssize(data.samples), "sample"),
+             counted(std::ssize(data.held_out), "held-out one"),
+             split ? " (every fourth; --hold-out FILE names others)" : "");
   return data;
 }
 
@@ -222,7 +225,7 @@ Journal open_journal(const Network& network, const SearchOptions& options, const
   if (!options.resume) return Journal::create(options.journal, fingerprint, names);
   Journal journal = Journal::resume(options.journal, fingerprint, names);
   if (journal.resumed() > 0)
-    log_info("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string());
+    log_info("Going on with {} of '{}'", counted(journal.resumed(), "finished trial"), options.journal.string());
   return journal;
 }
 
@@ -259,9 +262,9 @@ void offer_formats(Prepared& prepared) {
   }
   for (const auto& [each, layers] : standing_in) {
     const LayerForm& larger = form_of(*form_of(each).stands_in_for);
-    log_info("{} has blocks of {} in {} layer(s) whose sums are no multiple of {}: {}{}", larger.name,
-             form_of(each).weight.encoding->block, layers.size(), larger.weight.encoding->block, layers.front(),
-             layers.size() > 1 ? ", ..." : "");
+    log_info("{} has blocks of {} in {} whose sums are no multiple of {}: {}{}", larger.name,
+             form_of(each).weight.encoding->block, counted(std::ssize(layers), "layer"), larger.weight.encoding->block,
+             layers.front(), layers.size() > 1 ? ", ..." : "");
   }
   prepared.data.network = network;
   const double weights = static_cast<double>(total_weights(*spec, task.formats)),

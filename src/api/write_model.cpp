@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "core/counted.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "onnx/quantization_check.h"
@@ -48,13 +49,13 @@ void log_conversion(const TypedModel& made, const std::string& output, std::vect
     checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
   std::string integers;
   if (made.file.quantized + made.file.stored_weights > 0)
-    integers = fmt::format("{} activation(s) quantized, {} constant(s) in narrow formats, ", made.file.quantized,
-                           made.file.stored_weights);
+    integers = fmt::format("{} quantized, {} in narrow formats, ", counted(made.file.quantized, "activation"),
+                           counted(made.file.stored_weights, "constant"));
   log_info(
-      "Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, {} node(s) removed, "
+      "Saving typed model to {}: {} lowered, {}{} added to the {} of the model, {} removed, "
       "{:.1f} MB{}",
-      output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
-      static_cast<double>(made.file.bytes) / 1e6,
+      output, counted(made.lowered, "layer"), integers, counted(made.file.casts, "cast"), made.file.source_casts,
+      counted(made.file.removed, "node"), static_cast<double>(made.file.bytes) / 1e6,
       made.file.external ? fmt::format(" (weights in {}.data)", output) : "");
   if (!checked.empty()) log_info("Checked by {}", fmt::join(checked, ", "));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/counted.h"
 #include "core/messages.h"
 #include "engine/cost.h"
 #include "graph/layer_choice.h"
@@ -81,8 +82,8 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
     check_golden_of(golden, criterion, infinities_equal, std::ssize(samples));
   result.judgement = criterion.judge(golden, trials.run(space.assignment(found.levels), /*keep=*/false));
   result.samples = static_cast<int>(samples.size());
-  const std::string verdict = fmt::format("{:.4g} of the tolerance is used ({}, {} sample(s))", result.judgement.used,
-                                          criterion.description(), samples.size());
+  const std::string verdict = fmt::format("{:.4g} of the tolerance is used ({}, {})", result.judgement.used,
+                                          criterion.description(), counted(std::ssize(samples), "sample"));
   std::vector<LayerId> raised;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found.levels.size(); ++i) {
@@ -91,12 +92,14 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
     names.push_back(network->layer(raised.back()).name);
   }
   if (!result.judgement.passed()) {
-    log_warning("[convert] --relax: with {} layer(s) raised, {}{}{}: they stay as they are", raised.size(), verdict,
-                result.judgement.problem.empty() ? "" : ", ", result.judgement.problem);
+    log_warning("[convert] --relax: with {} raised, {}{}{}: they stay as they are",
+                counted(std::ssize(raised), "layer"), verdict, result.judgement.problem.empty() ? "" : ", ",
+                result.judgement.problem);
     return result;
   }
-  log_info("[convert] --relax: {} layer(s) raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}", raised.size(),
-           found.time_us, result.time_low_us, build.target, verdict, fmt::join(names, ", "));
+  log_info("[convert] --relax: {} raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}",
+           counted(std::ssize(raised), "layer"), found.time_us, result.time_low_us, build.target, verdict,
+           fmt::join(names, ", "));
   result.raised = std::move(raised);
   result.time_us = found.time_us;
   result.cost_share = share_in_float32(space, found.levels);

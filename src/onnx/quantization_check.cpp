@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "onnx/element_type.h"
@@ -445,12 +446,9 @@ std::string to_text(std::span<const QuantizationProblem> problems) {
   const auto count = [&](Severity severity) {
     return std::ranges::count(problems, severity, &QuantizationProblem::severity);
   };
-  const auto several = [](std::int64_t n, const char* one) {
-    return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
-  };
-  std::vector<std::string> parts{several(count(Severity::kProblem), "problem")};
+  std::vector<std::string> parts{counted(count(Severity::kProblem), "problem")};
   if (const auto n = count(Severity::kTensorRt); n > 0) parts.push_back(fmt::format("{} that TensorRT refuses", n));
-  if (const auto n = count(Severity::kWarning); n > 0) parts.push_back(several(n, "warning"));
+  if (const auto n = count(Severity::kWarning); n > 0) parts.push_back(counted(n, "warning"));
   std::string text = fmt::format("Quantization: {}", fmt::join(parts, ", "));
   for (const QuantizationProblem& each : problems)
     text += fmt::format("\n    {} ({}): {}", each.node, name_of(each.severity), each.text);

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/counted.h"
 #include "graph/layer_form.h"
 #include "precision/lowest.h"
 #include "precision/objective.h"
@@ -20,10 +21,6 @@ constexpr std::size_t kListed = 30;
 constexpr std::size_t kFollowing = 8;
 /// Beyond this the command is not printed: nobody reads it there, and the answer's file has it.
 constexpr std::size_t kCommandLength = 2000;
-
-std::string plural(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string microseconds(double value) {
   if (value >= 1e6) return fmt::format("{:.3g} s", value * 1e-6);
@@ -71,7 +68,7 @@ void append_formats(const Answer::Bits& bits, bool everything, std::string& out)
   out += "Formats of weights:\n";
   for (const auto& [key, sum] : sums)
     out += fmt::format("    {}{}: {}, {:.1f} % of the weights, {:.4g} bits each\n", name_of(key.first),
-                       key.second > 0 ? fmt::format(" in blocks of {}", key.second) : "", plural(sum.layers, "layer"),
+                       key.second > 0 ? fmt::format(" in blocks of {}", key.second) : "", counted(sum.layers, "layer"),
                        100.0 * static_cast<double>(sum.weights) / static_cast<double>(bits.weights()),
                        sum.weights > 0 ? static_cast<double>(sum.bits) / static_cast<double>(sum.weights) : 0);
   if (everything)
@@ -97,7 +94,7 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
       answer.kept, [](const KeptLayer& layer) { return layer.reason.kind == ReasonKind::kRequested; }));
   out +=
       fmt::format("Layers to keep in higher precision: {} of {}{}\n", answer.kept.size() - asked,
-                  plural(answer.candidates, "candidate"),
+                  counted(answer.candidates, "candidate"),
                   asked == 0 ? "" : fmt::format(", and {} that {} asked to stay", asked, asked == 1 ? "was" : "were"));
   const std::size_t shown = everything ? answer.kept.size() : std::min(kListed, answer.kept.size());
   for (std::size_t i = 0; i < shown; ++i) out += layer_lines(answer.kept[i]) + "\n";
@@ -152,7 +149,7 @@ std::string worth(const Answer& answer) {
   std::string text =
       fmt::format(": with 95 % confidence at most {:.2g} % of such data fail (rule of three)", 100 * most);
   if (answer.validation_samples > 0)
-    text += fmt::format("; {} more took part in the choice", plural(answer.validation_samples, "sample"));
+    text += fmt::format("; {} more took part in the choice", counted(answer.validation_samples, "sample"));
   return text;
 }
 
@@ -170,7 +167,7 @@ void append_sets(const Answer& answer, std::string& out) {
     if (layers == std::ssize(answer.kept) && std::fabs(trial.time_us - answer.time_us) < 1e-3 * answer.time_us)
       continue;
     out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds (convert --objective {})\n",
-                       fmt::join(names, " and "), plural(layers, "layer"), microseconds(trial.time_us),
+                       fmt::join(names, " and "), counted(layers, "layer"), microseconds(trial.time_us),
                        100 * trial.cost_share, names.front());
   }
 }
@@ -179,17 +176,17 @@ void append_figures(const Answer& answer, std::string& out) {
   if (has_tolerance(answer))
     out += fmt::format("Tolerance: {}, searched at {:.3g} of it\n", answer.criterion, answer.margin);
   if (answer.search_samples > 0 && !answer.search.outputs.empty())
-    out += fmt::format("Error on the {} of the search: {}\n", plural(answer.search_samples, "sample"),
+    out += fmt::format("Error on the {} of the search: {}\n", counted(answer.search_samples, "sample"),
                        error_line(answer, answer.search));
   if (answer.held_out && !has_tolerance(answer)) {
-    out += fmt::format("Error on the {} held out: {}\n", plural(answer.held_out_samples, "sample"),
+    out += fmt::format("Error on the {} held out: {}\n", counted(answer.held_out_samples, "sample"),
                        error_line(answer, *answer.held_out));
   } else if (answer.held_out) {
     const std::string passed = answer.held_out->passed() ? std::string("all pass")
                                : answer.held_out_passed > 0
                                    ? fmt::format("{} of {} pass", answer.held_out_passed, answer.held_out_samples)
                                    : std::string("not all pass");
-    out += fmt::format("Error on the {} held out: {}; {}{}\n", plural(answer.held_out_samples, "sample"),
+    out += fmt::format("Error on the {} held out: {}; {}{}\n", counted(answer.held_out_samples, "sample"),
                        error_line(answer, *answer.held_out), passed, worth(answer));
   } else {
     out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
@@ -210,7 +207,7 @@ void append_figures(const Answer& answer, std::string& out) {
                            : "");
   }
   append_sets(answer, out);
-  out += fmt::format("Spent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
+  out += fmt::format("Spent: {}{} in {:.3g} s\n", counted(answer.evaluations, "evaluation"),
                      answer.held_out_evaluations > 0
                          ? fmt::format(" and {} of the held-out samples", answer.held_out_evaluations)
                          : "",
@@ -245,7 +242,7 @@ std::string answer_text(const AnswerFile& file, bool everything) {
   if (answer.verdict == Answer::Verdict::kUnverified && answer.search.outputs.empty() && answer.kept.empty()) {
     out += fmt::format(
         "Tolerance: {}, searched at {:.3g} of it\nSpent: {} in {:.3g} s; no set of layers is known to pass yet",
-        answer.criterion, answer.margin, plural(answer.evaluations, "evaluation"), answer.seconds);
+        answer.criterion, answer.margin, counted(answer.evaluations, "evaluation"), answer.seconds);
     return out;
   }
   append_layers(answer, everything, out);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/messages.h"
 #include "graph/name_match.h"
 #include "precision/sample_pairs.h"
@@ -266,9 +267,9 @@ bool has_elements(std::span<const TensorMap> golden, const Criterion* criterion)
 void check_has_elements(std::span<const TensorMap> golden, const Criterion& criterion, std::string_view what) {
   if (has_elements(golden, &criterion)) return;
   throw invalid_argument(
-      "[golden] expected outputs with elements, got none in the {} sample(s){}: nothing can be judged against them; "
+      "[golden] expected outputs with elements, got none in the {}{}: nothing can be judged against them; "
       "try inputs without dimensions of 0",
-      golden.size(), what);
+      counted(std::ssize(golden), "sample"), what);
 }
 
 void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,

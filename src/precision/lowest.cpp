@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "core/counted.h"
 #include "precision/shell_word.h"
 
 namespace ulpscope {
@@ -25,8 +26,6 @@ std::ptrdiff_t accurate_layers(const Answer& answer) {
   return std::ranges::count_if(answer.kept,
                                [](const KeptLayer& layer) { return !is_for_time(layer) && !is_requested(layer); });
 }
-
-std::string some_samples(int count) { return fmt::format("{} sample{}", count, count == 1 ? "" : "s"); }
 
 /// "FP16", "INT8 or FP16": the lowest first, as they were asked for.
 std::string types_of(const AnswerFile& file) {
@@ -76,13 +75,13 @@ std::string verdict_text(const Answer& answer) {
   const double used = lowest.held_out ? std::max(lowest.judgement.used, lowest.held_out->used) : lowest.judgement.used;
   if (lowest.passed()) {
     std::string text = fmt::format("{:.3g} of the tolerance, passes on {}", used,
-                                   some_samples(lowest.samples + lowest.held_out_samples));
+                                   counted(lowest.samples + lowest.held_out_samples, "sample"));
     if (lowest.held_out) return text + fmt::format(" ({} of them held out)", lowest.held_out_samples);
     if (answer.held_out_samples > 0) text += " of the search; the others were not tried";
     return text;
   }
   std::string text = fmt::format("{:.3g} of the tolerance on the {} of the search, fails on ", lowest.judgement.used,
-                                 some_samples(lowest.samples));
+                                 counted(lowest.samples, "sample"));
   text += lowest.held_out_passed > 0 ? fmt::format("{} of {} others", lowest.held_out_samples - lowest.held_out_passed,
                                                    lowest.held_out_samples)
                                      : fmt::format("{} others", lowest.held_out_samples);
@@ -99,14 +98,14 @@ std::string rest_of_text(const AnswerFile& file, const std::string& command) {
     const auto layers = accurate_layers(answer);
     return fmt::format(
         "\nOnly the margin speaks against it: {:.3g} of the tolerance is more than the {:.3g} that the search aimed "
-        "at, so that other data pass, too; {} layer{} for that.\n    All of them low: {}\n"
+        "at, so that other data pass, too; {} {} for that.\n    All of them low: {}\n"
         "    Or: more samples, which tell the margin better; or keep the layers.",
-        lowest.judgement.used, answer.margin, layers, layers == 1 ? " stays" : "s stay",
+        lowest.judgement.used, answer.margin, counted(layers, "layer"), layers == 1 ? "stays" : "stay",
         command.empty() ? "search with --margin 1 (margin=1 in Python)" : command);
   }
   const auto for_time = std::ranges::count_if(answer.kept, is_for_time);
   if (lowest.passed() && for_time > 0 && accurate_layers(answer) == 0)
-    return fmt::format("; {} layer{} higher for time alone", for_time, for_time == 1 ? " stays" : "s stay");
+    return fmt::format("; {} {} higher for time alone", counted(for_time, "layer"), for_time == 1 ? "stays" : "stay");
   if (!lowest.passed() && answer.verdict == Answer::Verdict::kFound && accurate_layers(answer) == 0 &&
       !answer.repairs.empty())
     return fmt::format("; with the repairs below it passes ({:.3g} of the tolerance)", answer.search.used);
@@ -142,8 +141,7 @@ std::string full_text(const AnswerFile& file, const std::string& command) {
   if (!answer.lowest) return "";
   std::string text = "All in " + types_of(file);
   if (const auto asked = std::ranges::count_if(answer.kept, is_requested); asked > 0)
-    text += fmt::format(", but for {} layer{} that {} asked to stay", asked, asked == 1 ? "" : "s",
-                        asked == 1 ? "was" : "were");
+    text += fmt::format(", but for {} that {} asked to stay", counted(asked, "layer"), asked == 1 ? "was" : "were");
   return text + ": " + verdict_text(answer) + rest_of_text(file, command);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/counted.h"
 #include "precision/close_choices.h"
 #include "precision/explain.h"
 #include "precision/fingerprint.h"
@@ -79,7 +80,7 @@ std::vector<Reason> savings_of(SearchState& search, const Levels& levels, std::s
     const double saved = space.time_us(without) - time;
     std::string why = "faster so, beside its neighbors";
     if (less > 0)
-      why = fmt::format("faster so: {} cast{} less", less, less == 1 ? "" : "s");
+      why = fmt::format("faster so: {} less", counted(less, "cast"));
     else if (saved > 0)
       why = fmt::format("faster so: {:.3g} us less", saved);
     Reason& reason = reasons.emplace_back();

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/counted.h"
 #include "precision/remote_samples.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -112,7 +113,7 @@ void SearchState::check_limits(bool counted) {
   show(stage);
   check_time();
   if (counted && options.max_trials > 0 && answer.evaluations >= options.max_trials)
-    throw LimitReached{fmt::format("the limit of {} trial{}", options.max_trials, options.max_trials == 1 ? "" : "s")};
+    throw LimitReached{"the limit of " + ulpscope::counted(options.max_trials, "trial")};
 }
 
 Judgement SearchState::judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs) {
@@ -186,8 +187,9 @@ double SearchState::used(const Levels& levels, TrialKind kind) {
     verdict.last_held_out = judgement;
   else if (kind != TrialKind::kLayer)
     set_margin(*this, trial);
-  log_verbose(fmt::format("{} | {} layer(s) raised | {:.4g} of the tolerance ({:.5g} at '{}')", name_of(kind),
-                          raised.size(), judgement.used, judgement.value, judgement.worst_output));
+  log_verbose(fmt::format("{} | {} raised | {:.4g} of the tolerance ({:.5g} at '{}')", name_of(kind),
+                          counted(std::ssize(raised), "layer"), judgement.used, judgement.value,
+                          judgement.worst_output));
   done.emplace(key, judgement.used);
   show(stage);
   return judgement.used;

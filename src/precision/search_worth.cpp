@@ -5,6 +5,7 @@
 #include <map>
 #include <string_view>
 
+#include "core/counted.h"
 #include "precision/repair.h"
 #include "precision/search_phases.h"
 #include "ulpscope/error.h"
@@ -96,8 +97,8 @@ bool try_without(SearchState& search, const std::vector<std::size_t>& group, dou
   const Levels levels = best_in(search, *without.space);
   const std::vector<std::string> words = words_of(rest);
   const double used_without = search.trial_of(*without.space, words, levels, TrialKind::kRepair).judgement.used;
-  log_verbose(fmt::format("without {} of {} repair(s) | {:.4g} of the tolerance, {:.4g} with all", group.size(),
-                          search.repairs.words.size(), used_without, used_with));
+  log_verbose(fmt::format("without {} of {} | {:.4g} of the tolerance, {:.4g} with all", group.size(),
+                          counted(std::ssize(search.repairs.words), "repair"), used_without, used_with));
   const auto holds_out = [&] {
     if (!verdict.holds() || search.samples.validated == 0) return true;
     compute_held_out_golden(search);

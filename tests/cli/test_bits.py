@@ -122,7 +122,7 @@ def test_the_typed_file_has_the_bits_of_the_answer(words, search, run, tmp_path)
 
 def test_int4_with_blocks_of_64_is_said(search, tmp_path):
     outcome = search("--weights-only", "--int4", "--bits", "4.5")
-    assert outcome.code == 0 and "int4 has blocks of 64 in 10 layer(s)" in outcome.text, outcome
+    assert outcome.code == 0 and "int4 has blocks of 64 in 10 layers" in outcome.text, outcome
     layers = json.loads((tmp_path / "a.json").read_text())["bits"]["layers"]
     assert {(each["format"], each["block"]) for each in layers} == {("int4-64", 64)}
 

@@ -60,7 +60,7 @@ def test_calibrates_once(run, product, data, tmp_path):
     first = run("run", product, *MINMAX, *data)
     assert first.code == 0, first
     assert "Saving calibration cache to c.cache" in first.out
-    assert "Calibrated 4 tensors with 2 sample(s) by MinMaxCalibration" in first.out
+    assert "Calibrated 4 tensors with 2 samples by MinMaxCalibration" in first.out
     assert "randomly generated" not in first.out
     cache = tmp_path / "c.cache"
     assert cache.read_text().startswith("TRT-8601-MinMaxCalibration\n")
@@ -89,7 +89,7 @@ def test_generated_data_is_warned_of(run, product, tmp_path):
     outcome = run("run", product, *words)
     assert outcome.code == 0, outcome
     assert "[W] Int8 Calibration is using randomly generated input data." in outcome.out
-    assert "Calibrated 4 tensors with 3 sample(s) by EntropyCalibration2" in outcome.out
+    assert "Calibrated 4 tensors with 3 samples by EntropyCalibration2" in outcome.out
     assert "Saving calibration" not in outcome.out
     assert [path.name for path in tmp_path.iterdir()] == ["product.onnx"]
     outcome = run("run", product, *words, "--threads", "1", "--calibration-cache", "one/c.cache")

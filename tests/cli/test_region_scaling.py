@@ -435,7 +435,8 @@ def test_other_forms_of_an_answer_are_for_its_repaired_model(run, tmp_path):
     command = "ulpscope convert m.onnx --answer m.fp16.answer.json --repair-only -o repaired.onnx"
     assert outcome.code == 0 and command in outcome.text, outcome
     outcome = run(*command.split()[1:], "--load-inputs", "in.json")
-    assert outcome.code == 0 and f"\n{len(answer['repairs'])} repair(s): " in outcome.out, outcome
+    count = len(answer["repairs"])
+    assert outcome.code == 0 and f"\n{count} repair{'s' if count > 1 else ''}: " in outcome.out, outcome
     low = ["--load-inputs", "in.json", "--fusion", answer["fusion"]]
     assert run("run", "m.onnx", *answer["run_options"], *low, "--save-outputs", "low.json").code == 0
     for words in (

@@ -39,7 +39,7 @@ def test_an_answer_holds_on_fresh_data(run, model, answer, tmp_path):
     fresh = save_inputs(tmp_path / "fresh.json", samples(range(100, 103)))
     outcome = run("verify", model, "--answer", answer, "--load-inputs", fresh, "--save-json", "v.json")
     assert outcome.code == 0, outcome
-    assert "The answer holds on ulpscope: 3 sample(s):" in outcome.out
+    assert "The answer holds on ulpscope: 3 samples:" in outcome.out
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert verdict["format"] == "ulpscope-verify" and verdict["passed"] and verdict["samples"] == 3
     # Judged again: the two runs of the model, by the written rule of --atol and --rtol.
@@ -203,7 +203,7 @@ def test_networks_of_scripts_are_held_against_our_float32(run, model, answer, tm
 def test_another_backend_is_judged_beside_the_prediction(run, model, answer, tmp_path):
     name = save_inputs(tmp_path / "fresh.json", samples([11, 12]))
     outcome = run("verify", model, "--answer", answer, "--load-inputs", name, "--backend", "plain", "--save-json", "v.json")
-    assert outcome.code == 0 and "The answer holds on plain: 2 sample(s):" in outcome.out, outcome
+    assert outcome.code == 0 and "The answer holds on plain: 2 samples:" in outcome.out, outcome
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert verdict["runner"] == "plain"
     # The network is small enough for both to have the same bits.
@@ -276,9 +276,9 @@ def test_empty_batches_show_nothing(run, tmp_path):
     np.savez(tmp_path / "empty.npz", x=np.zeros((0, 64), np.float32))
     words = ["--fp16", "--metric", "rel-l2", "--threshold", "1e-2", "--load-inputs"]
     refused = run("precision", "search", "m.onnx", *words, "empty.npz")
-    assert refused.code == 1 and "expected outputs with elements, got none in the 1 sample(s)" in refused.text, refused
+    assert refused.code == 1 and "expected outputs with elements, got none in the 1 sample:" in refused.text, refused
     held_out = run("precision", "search", "m.onnx", *words, "x.npz", "--hold-out", "empty.npz")
-    assert held_out.code == 1 and "got none in the 1 sample(s) of the held-out samples" in held_out.text, held_out
+    assert held_out.code == 1 and "got none in the 1 sample of the held-out samples" in held_out.text, held_out
     assert not list(tmp_path.glob("*.answer*"))
     assert run("precision", "search", "m.onnx", *words, "x.npz", "--save-answer", "a.json").code == 0
     outcome = run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", "empty.npz")
