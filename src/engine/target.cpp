@@ -58,6 +58,9 @@ using json::Reader;
 
 constexpr char kFormat[] = "ulpscope-target";
 constexpr int kVersion = 1;
+constexpr std::int64_t kMostCounted = 1 << 30;
+
+Target target_of_kernels(const std::string& name);
 
 /// What is known of the kernels of `other`, as this GPU's rates are to that one's: arithmetic by its peak, what one
 /// processor does alone by its share of that, bytes in the cache by the number of processors, and calls by the launch.
@@ -138,13 +141,14 @@ std::shared_ptr<const TimedKernels> to_groups(const Reader& groups) {
   return timed;
 }
 
-std::shared_ptr<const KernelModel> to_kernels(const Reader& reader, const Target& target) {
-  if (reader.has("of")) {
-    const std::string other = reader.at("of").text();
-    return scaled_kernels(find_target(other), target, other);
-  }
+/// Those of another target are named alone, unless they are `scaled`.
+std::shared_ptr<const KernelModel> to_kernels(const Reader& reader, const Target& target, bool scaled) {
   auto model = std::make_shared<KernelModel>();
-  model->networks = static_cast<int>(reader.at("networks").real());
+  if (reader.has("of")) {
+    model->of = reader.at("of").text();
+    return scaled ? scaled_kernels(target_of_kernels(model->of), target, model->of) : model;
+  }
+  model->networks = reader.at("networks").integer(0, kMostCounted, "a number of networks");
   model->median_error = reader.at("median_error").real();
   model->large_error = reader.at("large_error").real();
   reader.at("us").each([&](const Reader& each) {
@@ -158,7 +162,7 @@ std::shared_ptr<const KernelModel> to_kernels(const Reader& reader, const Target
   return model;
 }
 
-Target to_target(const Reader& reader) {
+Target to_target(const Reader& reader, bool scaled) {
   check_version(reader);
   Target target;
   target.name = reader.at("name").text();
@@ -168,8 +172,9 @@ Target to_target(const Reader& reader) {
   });
   if (!reader.has("product_cast_share")) target.product_cast_share = target.cast_share;
   read_rates(reader.at("tflops"), target);
-  if (reader.has("processors")) target.processors = static_cast<int>(not_negative(reader.at("processors")));
-  if (reader.has("kernels")) target.kernels = to_kernels(reader.at("kernels"), target);
+  if (reader.has("processors"))
+    target.processors = reader.at("processors").integer(0, kMostCounted, "a number of processors");
+  if (reader.has("kernels")) target.kernels = to_kernels(reader.at("kernels"), target, scaled);
   if (reader.has("measured")) target.origin = json::to_origin(reader.at("measured"));
   if (reader.has("groups")) target.timed = to_groups(reader.at("groups"));
   return target;
@@ -219,11 +224,23 @@ Target::Origin json::to_origin(const Reader& reader) {
   return origin;
 }
 
-Target target_from_json(std::string_view text, const std::string& where) {
+namespace {
+
+Target target_of_text(std::string_view text, const std::string& where, bool scaled) {
   Json json;
   if (!json::parse(text, json)) throw invalid_file("[target] '{}': expected JSON; is the file damaged?", where);
-  return to_target(Reader(json, fmt::format("[target] '{}'", where)));
+  return to_target(Reader(json, fmt::format("[target] '{}'", where)), scaled);
 }
+
+/// As find_target(), for one that takes its kernels. Does not look for those that it takes itself: files may name each
+/// other.
+Target target_of_kernels(const std::string& name) {
+  return is_target_file(name) ? target_of_text(read_file(name), name, false) : find_target(name);
+}
+
+}  // namespace
+
+Target target_from_json(std::string_view text, const std::string& where) { return target_of_text(text, where, true); }
 
 std::string target_to_json(const Target& target) {
   Json json{{"format", kFormat}, {"version", kVersion}, {"name", target.name}};

@@ -196,9 +196,11 @@ ADD = 'expected "format": "ulpscope-target", "version": 1; try adding these'
             "groups[0].us.fp16: expected a number of 0 or more, got -1",
         ),
         ({"measured": {"backend": "cpu"}}, 'measured: expected the key "program"'),
-        ({"processors": -1}, "processors: expected a number of 0 or more, got -1"),
+        ({"processors": -1}, "processors: expected a number of processors, got -1"),
+        ({"processors": 1.5}, "processors: expected a whole number, got 1.5"),
         ({"kernels": []}, "kernels: expected an object, got a list"),
         ({"kernels": {"of": "h1000"}}, "h1000"),
+        ({"kernels": {"of": "t.json"}}, "[target] 't.json': has no measured kernels that 'mine' could take"),
         ({"kernels": {**FITTED, "us": {}}}, "kernels.us: expected a list"),
         ({"kernels": {"networks": 1, "median_error": 0.1, "us": []}}, 'expected the key "large_error"'),
         (
@@ -218,6 +220,14 @@ def test_files_that_make_no_sense(change, words, run, chain):
     outcome = search(run, "--target", "t.json")
     assert outcome.code == 1 and words in outcome.text and "t.json" in outcome.text, outcome
     assert not (chain / "a.json").exists()
+
+
+def test_kernels_of_a_target_in_another_file(run, chain):
+    kernels = {**FITTED, "us": [{"kind": "product", "precision": "fp32", "call": 3}]}
+    (chain / "other.json").write_text(json.dumps({**GOOD, "kernels": kernels}))
+    (chain / "t.json").write_text(json.dumps({**GOOD, "launch_us": 0.5, "kernels": {"of": "other.json"}}))
+    outcome = search(run, "--target", "t.json")
+    assert outcome.code == 0, outcome
 
 
 SHAPES = ROOT / "bench" / "gpu" / "measured" / "h100.shapes.json"
