@@ -87,6 +87,12 @@ std::size_t to_place(const Reader& reader, std::span<const std::string_view> nam
   return static_cast<std::size_t>(found - names.begin());
 }
 
+double not_negative(const Reader& reader) {
+  const double value = reader.real();
+  if (!(value >= 0) || std::isinf(value)) reader.fail("a number of 0 or more");
+  return value;
+}
+
 std::vector<double> to_reals(const Reader& reader, std::size_t count, const std::string& expected) {
   std::vector<double> values;
   reader.each([&](const Reader& each) { values.push_back(each.real()); });

@@ -77,6 +77,8 @@ void each_row(const Reader& column, std::vector<Row>& rows, F read) {
   });
   if (row != rows.size()) column.fail("as many as layers, " + std::to_string(rows.size()));
 }
+/// A finite number of 0 or more.
+double not_negative(const Reader& reader);
 /// A list of so many numbers.
 std::vector<double> to_reals(const Reader& reader, std::size_t count, const std::string& expected);
 std::vector<std::string> to_texts(const Reader& reader);

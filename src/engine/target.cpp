@@ -54,6 +54,7 @@ std::string Target::figures() const {
 namespace {
 
 using json::Json;
+using json::not_negative;
 using json::Reader;
 
 constexpr char kFormat[] = "ulpscope-target";
@@ -99,12 +100,6 @@ void visit_origin(AnyOrigin& origin, const Visit& visit) {
   visit("date", origin.date);
   visit("backend", origin.backend);
   visit("device", origin.device);
-}
-
-double not_negative(const Reader& reader) {
-  const double value = reader.real();
-  if (!(value >= 0) || std::isinf(value)) reader.fail("a number of 0 or more");
-  return value;
 }
 
 double positive(const Reader& reader, const char* expected = "a number above 0") {

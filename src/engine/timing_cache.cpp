@@ -17,7 +17,7 @@ bool is_line(const std::string& text) {
 }
 
 MeasuredTactic to_tactic(const std::string& computes, const Reader& reader) {
-  MeasuredTactic tactic{reader.at("algorithm").text(), reader.at("microseconds").real()};
+  MeasuredTactic tactic{reader.at("algorithm").text(), json::not_negative(reader.at("microseconds"))};
   if (!is_line(tactic.algorithm)) reader.at("algorithm").fail("a line of text");
   if (!is_line(computes)) reader.fail("a line of text as its key");
   return tactic;
@@ -33,7 +33,8 @@ TimingCache timing_cache_from_json(const std::string& text) {
   const Reader file(json, "[timing cache]");
   TimingCache cache;
   file.at("microseconds").members([&](const std::string& target, const Reader& groups) {
-    groups.members([&](const std::string& group, const Reader& us) { cache.estimated[target][group] = us.real(); });
+    groups.members(
+        [&](const std::string& group, const Reader& us) { cache.estimated[target][group] = json::not_negative(us); });
   });
   if (!file.has("tactics")) return cache;
   file.at("tactics").members([&](const std::string& device, const Reader& tactics) {

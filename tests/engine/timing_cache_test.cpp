@@ -1,6 +1,7 @@
 // Files of times: what is written comes back, what is no such file is refused.
 #include "engine/timing_cache.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,6 +54,9 @@ TEST(TimingCacheFile, RefusesOthersAndSaysWhy) {
                            R"({"timing_cache": 1})", R"({"replay": {}})"})
     refused(text, {"expected a timing cache of ulpscope"});
   refused(R"({"timing_cache": 1, "microseconds": 3})", {"microseconds: expected an object, got 3"});
+  for (const char* us : {"\"nan\"", "\"inf\"", "-1"})
+    refused(fmt::format(R"({{"timing_cache": 1, "microseconds": {{"t4": {{"a": {}}}}}}})", us),
+            {"microseconds.t4.a: expected a number of 0 or more"});
   refused(R"({"timing_cache": 1, "microseconds": {"t4": 3}})", {"microseconds.t4: expected an object, got 3"});
   refused(R"({"timing_cache": 1, "microseconds": {"t4": {"a": "3"}}})",
           {"microseconds.t4.a: expected a number, got '3'"});

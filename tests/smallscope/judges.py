@@ -197,7 +197,10 @@ class Judge:
         if self.rules(exact, feed) is None:
             # Its MeanVarianceNormalization takes a variance for a difference of squares, which may be below 0.
             roots = any(node.op_type == "MeanVarianceNormalization" for node in self.graph.nodes)
-            if roots and any(np.isnan(b).any() and not np.isnan(a).any() for a, b in zip(outputs, theirs)):
+            # A state beside a tie becomes one byte here, and another there.
+            beside_ties = any(node.op_type == "DynamicQuantizeLSTM" for node in self.graph.nodes)
+            lost = roots and any(np.isnan(b).any() and not np.isnan(a).any() for a, b in zip(outputs, theirs))
+            if lost or beside_ties:
                 self.counts["ONNX Runtime differs from the oracle"] += 1
             elif FuzzJudge(self.graph, self.graph.feeds[feed]).fault(outputs):  # By float64 arithmetic, too.
                 self.note(WRONG, f"by ONNX Runtime: {self._apart(outputs, theirs)}", way)
