@@ -19,6 +19,13 @@ answers = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(answers)
 
 
+BASE = ["--fp16", "--objective", "smallest", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]
+
+
+def samples(count, n=256, low=1, high=2):
+    return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, n, n)).astype(np.float32)} for i in range(count)]
+
+
 def plain(trials):
     """With lists in the place of what is made when it is looked at."""
     return [{**trial, "raised": [list(pair) for pair in trial["raised"]]} for trial in trials]
@@ -109,3 +116,33 @@ def masked_attention(path, blocks=4, n=32, width=48, mask=-3.4028234663852886e38
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return [{"x": random.normal(size=(1, n, width)).astype(np.float32),
              "keep": (np.arange(n).reshape(1, 1, n) < n - 2 * i).astype(np.int64)} for i in range(6)]
+
+
+def branches():
+    """y = x > 0 ? (x + 65504) - 65504 : -x, in the bodies of an If."""
+
+    def body(name, nodes, output):
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, TensorProto.FLOAT, [4])])
+
+    yes = body(
+        "yes",
+        [
+            helper.make_node("Add", ["x", "max"], ["s"], name="Add"),
+            helper.make_node("Sub", ["s", "max"], ["d"], name="Sub"),
+        ],
+        "d",
+    )
+    no = body("no", [helper.make_node("Neg", ["x"], ["n"], name="Neg")], "n")
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], name="Top", keepdims=0),
+        helper.make_node("Greater", ["top", "nought"], ["positive"], name="Greater"),
+        helper.make_node("If", ["positive"], ["chosen"], name="If", then_branch=yes, else_branch=no),
+        helper.make_node("Neg", ["chosen"], ["y"], name="Last"),
+    ]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    constants = [
+        numpy_helper.from_array(np.full((), 0, np.float32), "nought"),
+        numpy_helper.from_array(np.full(1, 65504, np.float32), "max"),
+    ]
+    graph = helper.make_graph(nodes, "branches", infos[:1], infos[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import hostile_bodies
 import hostile_models
+import hostile_odd
 from cli_support import needs_constraints
 from hostile_models import floats, ints, loop, model, save
 
@@ -31,18 +33,18 @@ def refused(outcome, *texts):
     return outcome
 
 
-@pytest.mark.parametrize("name", [*hostile_models.REFUSED, *hostile_models.BODIES])
+@pytest.mark.parametrize("name", [*hostile_models.REFUSED, *hostile_bodies.BODIES])
 def test_layers_without_a_meaning(name, run, tmp_path):
-    feed, models = {**hostile_models.REFUSED, **hostile_models.BODIES}[name]
+    feed, models = {**hostile_models.REFUSED, **hostile_bodies.BODIES}[name]
     for network in models:
         save(tmp_path, network, feed)
         refused(run("run", "m.onnx", "--trt", "--load-inputs", "in.json"), "bad")
 
 
 @pytest.mark.parametrize("fusion", ["full", "none"])
-@pytest.mark.parametrize("name", hostile_models.ODD)
+@pytest.mark.parametrize("name", hostile_odd.ODD)
 def test_layers_with_an_odd_meaning(name, fusion, run, tmp_path):
-    feed, models = hostile_models.ODD[name]
+    feed, models = hostile_odd.ODD[name]
     for network in models:
         save(tmp_path, network, feed)
         outcome = no_crash(run("run", "m.onnx", "--trt", "--load-inputs", "in.json", "--fusion", fusion))

@@ -8,13 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cli_support import encode_array
-from search_support import answer_of, comparable, key, save_inputs, trials_of
-
-BASE = ["--fp16", "--objective", "smallest", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]
-
-
-def samples(count, n=256, low=1, high=2):
-    return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, n, n)).astype(np.float32)} for i in range(count)]
+from search_support import BASE, answer_of, branches, samples, save_inputs, trials_of
 
 
 def save_results(path, iterations):
@@ -315,25 +309,6 @@ def test_the_layer_that_takes_the_logarithm_of_zero_is_named(run, tmp_path):
     assert "comes from 'Level' (Log), which reads zeros" in outcome.err and "optimize=False" in outcome.err, outcome
 
 
-def branches():
-    """y = x > 0 ? (x + 65504) - 65504 : -x, in the bodies of an If."""
-    def body(name, nodes, output):
-        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, TensorProto.FLOAT, [4])])
-
-    yes = body("yes", [helper.make_node("Add", ["x", "max"], ["s"], name="Add"),
-                       helper.make_node("Sub", ["s", "max"], ["d"], name="Sub")], "d")
-    no = body("no", [helper.make_node("Neg", ["x"], ["n"], name="Neg")], "n")
-    nodes = [helper.make_node("ReduceMax", ["x"], ["top"], name="Top", keepdims=0),
-             helper.make_node("Greater", ["top", "nought"], ["positive"], name="Greater"),
-             helper.make_node("If", ["positive"], ["chosen"], name="If", then_branch=yes, else_branch=no),
-             helper.make_node("Neg", ["chosen"], ["y"], name="Last")]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
-    constants = [numpy_helper.from_array(np.full((), 0, np.float32), "nought"),
-                 numpy_helper.from_array(np.full(1, 65504, np.float32), "max")]
-    graph = helper.make_graph(nodes, "branches", infos[:1], infos[1:], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-
-
 def test_bodies_of_control_flow_are_raised(run, tmp_path):
     onnx.save(branches(), tmp_path / "branches.onnx")
     name = save_inputs(tmp_path / "in.json", [{"x": np.random.default_rng(i).uniform(1, 2, 4).astype(np.float32)} for i in range(4)])
@@ -474,54 +449,6 @@ def test_limits_leave_an_answer(search, tmp_path):
     assert outcome.code == 1
     assert answer_of(tmp_path)["verdict"] == "unverified"
     assert "the time limit" in outcome.out
-
-
-def test_a_journal_is_continued_without_repeating_trials(search, tmp_path):
-    journal = tmp_path / "needs_constraints.fp16.journal.jsonl"
-    assert search().code == 0
-    whole, answer = journal.read_text(), answer_of(tmp_path)
-    lines = whole.splitlines(keepends=True)
-    for kept in range(1, len(lines) + 1):
-        # The last line that stays is cut, but for the whole journal.
-        journal.write_text("".join(lines[:kept])[: None if kept == len(lines) else -3])
-        outcome = search("--continue")
-        assert outcome.code == 0, outcome
-        keys = [key(trial) for trial in trials_of(journal)]
-        assert len(keys) == len(set(keys)) == len(lines) - 1
-        assert comparable(answer_of(tmp_path)) == comparable(answer)
-
-
-def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
-    assert search().code == 0
-    before = (tmp_path / "needs_constraints.fp16.journal.jsonl").read_text()
-    for words, difference in ((["--margin", "1"], "--margin: expected '1', got 'from the data'"),
-                              (["--atol", "1"], "criterion: expected"),
-                              (["--infinities-compare-equal"], "--infinities-compare-equal: expected 'yes', got 'no'"),
-                              (["--fusion", "full"], "--fusion: expected 'full', got 'none'"),
-                              (["--keep", "Add"], "--keep: expected 'Add', got nothing"),
-                              (["--no-hold-out"], "samples: expected")):
-        outcome = search("--continue", *words)
-        assert outcome.code == 1, outcome
-        assert difference in outcome.err, outcome
-    changed = onnx.load(model)
-    changed.graph.doc_string = "another"
-    onnx.save(changed, model)
-    outcome = search("--continue")
-    assert outcome.code == 1 and "model: expected" in outcome.err, outcome
-    assert (tmp_path / "needs_constraints.fp16.journal.jsonl").read_text() == before
-
-
-def test_journals_that_are_broken(search, tmp_path):
-    """A cut last line is what a killed search leaves; anything else is not ours, and stays as it is."""
-    journal = tmp_path / "needs_constraints.fp16.journal.jsonl"
-    assert search().code == 0
-    lines = journal.read_text().splitlines(keepends=True)
-    for text in ("hello\n", "{}\n", "\0" * 100 + "\n", "".join([lines[0], "garbage\n", *lines[1:]]),
-                 "".join([lines[0], '{"kind": 3}\n', *lines[1:]])):
-        journal.write_text(text)
-        outcome = search("--continue")
-        assert outcome.code == 1 and "journal" in outcome.err, (text[:30], outcome)
-        assert journal.read_text() == text
 
 
 def test_the_typed_model_of_an_answer(search, run, tmp_path):
