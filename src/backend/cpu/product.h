@@ -114,17 +114,16 @@ Instruction instruction_of(PostOp::Kind kind);
 void apply_post_ops(std::span<const PostOp> ops, std::span<const Tensor* const> inputs, float* output,
                     std::int64_t first, std::int64_t count);
 
-/// As make_convolution_kernel(), of every channel by itself. Every sum adds up the window in its order, then the bias:
-/// the same bits for any number of threads. Nothing for other convolutions than those of float32 with one input channel
-/// in each of some groups.
+/// As make_convolution_kernel(), of every channel, or group of few, by itself. Every sum adds up the window in its
+/// order, then the bias: the same bits for any number of threads. Nothing for other convolutions than those of float32
+/// in groups of one input channel, or of 2, 4 or (where a vector has these) 8 that become as many.
 std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
 /// As make_convolution_kernel(), as products of matrices by our own loops, over one to three dimensions; for float32,
-/// transposed ones too. What the
-/// windows of some outputs read is copied side by side, and multiplied by the weights. Each result has the bits that
-/// ProductPart says, over the places of its window in their order and the channels of each; what the window has outside
-/// of the image counts as zero, and as nothing where a weight is not finite. Nothing for steps of a transposed one that
-/// are too long to be cut by.
+/// transposed ones too. What the windows of some outputs read is copied side by side, and multiplied by the weights.
+/// Each result has the bits that ProductPart says, over the places of its window in their order and the channels of
+/// each; what the window has outside of the image counts as zero, and as nothing where a weight is not finite. Nothing
+/// for steps of a transposed one that are too long to be cut by.
 std::unique_ptr<Kernel> make_patch_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
 /// As make_convolution_kernel() of bytes, for processors without dot products of them: what the windows of some outputs

@@ -88,8 +88,8 @@ bool has_depthwise_source(const ConvolutionSpec& spec);
 
 /// A generated kernel(x, weights, loads of the epilogue..., outputs...) for what cuDNN is slow at or refuses: depthwise
 /// and grouped convolutions above all; right for every spec (steps are ignored). Where has_depthwise_source(), weights
-/// are (r..., k) in memory. `epilogue`: a program without rows
-/// over the output's shape (n, k, o...) whose load 0 is the sum; `loads`: its other loads, from index 1 on.
+/// are (r..., k) in memory. `epilogue`: a program without rows over the output's shape (n, k, o...) whose load 0 is the
+/// sum; `loads`: its other loads, from index 1 on.
 KernelSource convolution_source(const ConvolutionSpec& spec, const Program& epilogue,
                                 std::span<const ProgramInput> loads, std::span<const ProgramOutput> outputs);
 

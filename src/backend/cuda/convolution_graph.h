@@ -60,7 +60,6 @@ class ConvolutionGraph {
   void add_pointwise(cudnn::PointwiseMode mode, const cudnn::Descriptor& x, const cudnn::Descriptor* operand,
                      const cudnn::Descriptor& y);
   bool keeps_rules(const cudnn::Descriptor& engine) const;
-  bool rounds_operands(std::int64_t engine) const;
 
   ConvolutionSpec spec_;
   ConvolutionDevice device_;

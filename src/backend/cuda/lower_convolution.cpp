@@ -52,21 +52,6 @@ std::optional<Register> swish_of(const ProgramKernel& epilogue, Register x) {
   return only_use(epilogue, sigmoid, &user) != nullptr && user == product ? std::optional(product) : std::nullopt;
 }
 
-/// Weights [k, c / groups, r...] with channels innermost, [k, r..., c / groups]; `padded` channels.
-Tensor channels_innermost(const Tensor& weights, std::int64_t padded) {
-  const Shape& shape = weights.shape();
-  const std::int64_t k = shape[0], c = shape[1], window = num_elements(shape) / std::max<std::int64_t>(1, k * c);
-  Tensor turned(DataType::kFloat32, {k, window, c});
-  const std::vector<std::int64_t> order{0, 2, 1};
-  ops::copy_permuted(weights, {k, c, window}, order, turned);
-  if (padded == c) return turned;
-  Tensor result(DataType::kFloat32, {k, window, padded});
-  std::fill_n(result.data<float>(), result.size(), 0.0f);
-  for (std::int64_t row = 0; row < k * window; ++row)
-    std::copy_n(turned.data<float>() + row * c, c, result.data<float>() + row * padded);
-  return result;
-}
-
 /// Weights [k, 1, r...] of a depthwise convolution with channels innermost, [r..., k].
 Tensor taps_outermost(const Tensor& weights) {
   const std::int64_t k = weights.shape()[0], window = weights.size() / std::max<std::int64_t>(1, k);
@@ -96,6 +81,20 @@ Tensor as_ordinary(const Tensor& weights, std::int64_t groups) {
 }
 
 }  // namespace
+
+Tensor channels_innermost(const Tensor& weights, std::int64_t padded) {
+  const Shape& shape = weights.shape();
+  const std::int64_t k = shape[0], c = shape[1], window = num_elements(shape) / std::max<std::int64_t>(1, k * c);
+  Tensor turned(DataType::kFloat32, {k, window, c});
+  const std::vector<std::int64_t> order{0, 2, 1};
+  ops::copy_permuted(weights, {k, c, window}, order, turned);
+  if (padded == c) return turned;
+  Tensor result(DataType::kFloat32, {k, window, padded});
+  std::fill_n(result.data<float>(), result.size(), 0.0f);
+  for (std::int64_t row = 0; row < k * window; ++row)
+    std::copy_n(turned.data<float>() + row * c, c, result.data<float>() + row * padded);
+  return result;
+}
 
 /// The input with channels innermost, in the type of the product; `spec` says how it is spread out and padded.
 View Convolutions::convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,

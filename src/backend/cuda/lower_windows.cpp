@@ -3,7 +3,6 @@
 
 #include "backend/cuda/products.h"
 #include "engine/constant_inputs.h"
-#include "ops/movement.h"
 #include "ops/window.h"
 
 namespace ulpscope::cuda {
@@ -15,18 +14,40 @@ constexpr std::int64_t kManyTaps = 32;
 /// A copy of windows is no larger.
 constexpr std::int64_t kMostWindowBytes = std::int64_t{1} << 28;
 
+/// How elements of a view are walked through, dimension by dimension.
+struct Walk {
+  const View& from;
+  Shape dims;
+  std::vector<std::int64_t> strides;
+
+  void add(std::int64_t size, std::int64_t stride) {
+    dims.push_back(size);
+    strides.push_back(stride);
+  }
+  /// Along the spatial dimensions, `steps` elements at a time.
+  void add_spatial(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& steps) {
+    for (std::size_t d = 0; d < sizes.size(); ++d) add(sizes[d], from.strides[d + 2] * steps[d]);
+  }
+  View view() const { return {from.buffer, from.type, from.offset, strides}; }
+};
+
 }  // namespace
+
+/// A convolution by constant parameters, of numbers that are computed.
+bool Convolutions::slides_over_floats(const ProductKernel& kernel) const {
+  const Layer& l = layer(kernel.layer);
+  return ops::is_convolution(l) && !ops::is_transposed_convolution(l) && !kernel.elements &&
+         !spec_.is_constant(l.inputs[0]) && has_constant_parameters(spec_, l);
+}
 
 /// Windows that are rows of a matrix, in a copy that is smaller than what a convolution would read again and again.
 /// cuDNN is slow at such strides.
 bool Convolutions::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
-  if (spec_.is_constant(l.inputs[0]) || !has_constant_parameters(spec_, l)) return false;
+  if (!slides_over_floats(kernel)) return false;
   const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
   const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
-  const std::size_t rank = g.rank();
   if (g.groups != 1 || !g.are_patches()) return false;
   MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = window[0], .k = num_elements(window) / window[0]};
   spec.operands = type_of(kernel.operands[0].rounding);
@@ -48,20 +69,13 @@ bool Convolutions::lower_patches(const ProductKernel& kernel) {
   if (!target_.has_product(spec)) return false;
   // Rows of the matrix: the elements of one window, channel by channel, as the weights have them.
   const View from = memory_.device_view(kernel.operands[0]);
-  Shape dims{input[0]};
-  std::vector<std::int64_t> read{from.strides[0]};
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.output[d]);
-    read.push_back(from.strides[d + 2] * g.kernel[d]);
-  }
-  dims.push_back(input[1]);
-  read.push_back(from.strides[1]);
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.kernel[d]);
-    read.push_back(from.strides[d + 2]);
-  }
-  const View windows = memory_.copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
-                                      kernel.operands[0].rounding, ops::strides_of(dims));
+  Walk walk{from, {}, {}};
+  walk.add(input[0], from.strides[0]);
+  walk.add_spatial(g.output, g.strides);
+  walk.add(input[1], from.strides[1]);
+  walk.add_spatial(g.kernel, g.dilations);
+  const View windows =
+      memory_.copied(walk.view(), walk.dims, spec.operands, kernel.operands[0].rounding, ops::strides_of(walk.dims));
   ProductStep step;
   step.a = pointer(windows);
   step.b = pointer(steps_.constant_memory(filters.key + "|rows", spec.operands, filters.weights));
@@ -94,11 +108,9 @@ View Convolutions::padded_input(const ProductKernel& kernel, const ops::WindowGe
 /// Groups whose windows have many taps: a product for each, over rows of windows that overlap.
 bool Convolutions::lower_group_windows(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
-  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.elements) return false;
-  if (spec_.is_constant(l.inputs[0]) || !has_constant_parameters(spec_, l)) return false;
+  if (!slides_over_floats(kernel)) return false;
   const Shape &input = shape(l.inputs[0]), &weights = shape(l.inputs[1]);
   const ops::WindowGeometry g = ops::conv_geometry(l, input, weights);
-  const std::size_t rank = g.rank();
   const std::int64_t taps = num_elements(g.kernel), channels = weights[1], outputs = weights[0] / g.groups;
   MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = outputs, .k = taps * channels, .batch = g.groups};
   spec.operands = type_of(kernel.operands[0].rounding);
@@ -116,33 +128,21 @@ bool Convolutions::lower_group_windows(const ProductKernel& kernel) {
     return false;
 
   const View from = padded_input(kernel, g, spec.operands);
-  Shape dims{g.groups, input[0]};
-  std::vector<std::int64_t> read{channels * from.strides[1], from.strides[0]};
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.output[d]);
-    read.push_back(from.strides[d + 2] * g.strides[d]);
-  }
-  for (std::size_t d = 0; d < rank; ++d) {
-    dims.push_back(g.kernel[d]);
-    read.push_back(from.strides[d + 2] * g.dilations[d]);
-  }
-  dims.push_back(channels);
-  read.push_back(from.strides[1]);
-  const View windows = steps_.new_view(spec.operands, dims, ops::strides_of(dims));
-  steps_.add_copy({from.buffer, from.type, from.offset, read}, windows, dims);
+  Walk walk{from, {}, {}};
+  walk.add(g.groups, channels * from.strides[1]);
+  walk.add(input[0], from.strides[0]);
+  walk.add_spatial(g.output, g.strides);
+  walk.add_spatial(g.kernel, g.dilations);
+  walk.add(channels, from.strides[1]);
+  const View windows = steps_.new_view(spec.operands, walk.dims, ops::strides_of(walk.dims));
+  steps_.add_copy(walk.view(), windows, walk.dims);
 
   const Filters filters = filters_of(kernel);
   ProductStep step;
   step.a = pointer(windows);
-  step.b = pointer(steps_.constant_memory(filters.key + "|rows, channels innermost", spec.operands,
-                                          [values = filters.weights, channels, taps] {
-                                            const Tensor own = values();
-                                            const std::int64_t k = own.shape()[0];
-                                            Tensor turned(DataType::kFloat32, {k, taps, channels});
-                                            const std::vector<std::int64_t> order{0, 2, 1};
-                                            ops::copy_permuted(own, {k, channels, taps}, order, turned);
-                                            return turned;
-                                          }));
+  step.b = pointer(
+      steps_.constant_memory(filters.key + "|rows, channels innermost", spec.operands,
+                             [values = filters.weights, channels] { return channels_innermost(values(), channels); }));
   ProductResults results;
   results.channel = 1;
   results.bias = filters.bias;

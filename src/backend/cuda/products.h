@@ -226,6 +226,9 @@ class Products : KernelLowering {
   std::set<const ProductKernel*> lowered_;  ///< With others, ahead of their turn.
 };
 
+/// Weights [k, c / groups, r...] with channels innermost, [k, r..., c / groups]; `padded` channels.
+Tensor channels_innermost(const Tensor& weights, std::int64_t padded);
+
 class Convolutions : KernelLowering {
  public:
   Convolutions(const KernelLowering& context, Matrices& matrices, Epilogues& epilogues)
@@ -250,6 +253,7 @@ class Convolutions : KernelLowering {
   /// Windows side by side, as a product of matrices.
   bool lower_patches(const ProductKernel& kernel);
   bool lower_group_windows(const ProductKernel& kernel);
+  bool slides_over_floats(const ProductKernel& kernel) const;
   View padded_input(const ProductKernel& kernel, const ops::WindowGeometry& g, DataType type);
 
   bool lower_convolution(const ProductKernel& kernel);
