@@ -60,9 +60,8 @@ def dequantize_linear(node: Node, x: Inputs) -> list[Value]:
     y = round_to((x[0].v.astype(np.float64) - zero) * scale, "fp32")
     e = None
     if x[0].e is not None:  # This product and that of the other integer are rounded.
-        e = np.where(
-            x[0].e > 0, x[0].e * np.abs(scale) * (1 + 2.0**-20) + np.spacing(np.abs(y).astype(np.float32)), 0.0
-        )
+        step = np.spacing(np.where(np.isfinite(y), np.abs(y), 0).astype(np.float32))
+        e = np.where(x[0].e > 0, x[0].e * np.abs(scale) * (1 + 2.0**-20) + step, 0.0)
     return [Value(y, node.get("output_dtype", 0) or x[1].type, e)]
 
 

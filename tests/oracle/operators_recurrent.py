@@ -154,11 +154,11 @@ def dynamic_lstm(node: Node, x: Inputs) -> list[Value]:
     """An LSTM whose operands of products are bytes; without a say where these may be other ones."""
     x = x + [None] * (12 - len(x))
     given = [None if value is None else value.v for value in x[:8]]
-    given[0] = _as_bytes(x[0].v)
     given[1], given[2] = _real(x[1], x[8], x[9]), _real(x[2], x[10], x[11])
     known = all(value is None or value.e is None for value in x)
     known = known and all(np.isfinite(v).all() for v in given if v is not None)
     try:
+        given[0] = _as_bytes(np.nan_to_num(given[0]), _TIE)
         outputs = recurrent(node, [v if v is None else np.nan_to_num(v) for v in given])[: len(node.outputs)]
     except _BesideTieError:
         known = False
