@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import ulpscope
 
@@ -263,3 +264,16 @@ def test_the_layer_normalization_that_its_fusions_write():
     )
     made.opset_import[0].version = 13  # ONNX has it since 17.
     np.testing.assert_allclose(ulpscope.Engine(made).run({"x": x})["y"], onnx_runtime(made, {"x": x}), atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["Conv", "LpPool"])
+def test_same_padding_of_strides_beyond_the_window(operator):
+    feed = {"x": np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8)}
+    values = [("x", TensorProto.FLOAT, [1, 1, 8]), ("y", TensorProto.FLOAT, [1, 1, 2])]
+    constants = {"w": np.ones((1, 1, 1), np.float32)} if operator == "Conv" else {}
+    layer = node(operator, ["x", *constants], ["y"], auto_pad="SAME_UPPER", kernel_shape=[1], strides=[4])
+    made = model([layer], values[:1], values[1:], constants)
+    np.testing.assert_array_equal(ulpscope.Engine(made).run(feed)["y"][0, 0], [1, 5])
+    np.testing.assert_array_equal(onnx_runtime(made, feed)[0, 0], [2, 6])
+    if operator == "Conv":
+        np.testing.assert_array_equal(ReferenceEvaluator(made).run(None, feed)[0][0, 0], [1, 5])
