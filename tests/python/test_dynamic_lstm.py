@@ -48,9 +48,11 @@ def lstm(x, w, r, scales, biases, states, peepholes, backward):
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_against_the_definition(direction, batch, size, hidden, by_column, kind):
     random, steps, count = np.random.default_rng(hidden), 6, 2 if direction == "bidirectional" else 1
-    limits, width = np.iinfo(TYPES[kind]), 4 * hidden
+    width = 4 * hidden
+    # Halves of int8: without VNNI, ONNX Runtime adds two products of u8 by s8 in 16 bits, which larger ones saturate.
+    low, high = (0, 256) if kind == "u" else (-64, 64)
     feeds = {"x": random.normal(0.3, 1, (steps, batch, size)).astype(F32)}
-    bytes_of = lambda *shape: random.integers(limits.min, limits.max + 1, shape).astype(TYPES[kind])  # noqa: E731
+    bytes_of = lambda *shape: random.integers(low, high, shape).astype(TYPES[kind])  # noqa: E731
     scale_shape = (count, width) if by_column else (count,)
     constants = {"w": bytes_of(count, size, width), "r": bytes_of(count, hidden, width)}
     constants["b"] = random.normal(0, 0.2, (count, 2 * width)).astype(F32)

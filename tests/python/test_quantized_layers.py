@@ -177,7 +177,8 @@ def test_concatenations(axis, kind):
 def test_gemm(form, by_column, kind):
     draw = Draw(len(form), kind)
     columns = 70 if by_column else 1
-    weights = draw.random.integers(-128, 128, (33, 70)).astype(np.int8)
+    # Halves: without VNNI, ONNX Runtime adds two products of u8 by s8 in 16 bits, which saturate for larger ones.
+    weights = draw.random.integers(-64, 64, (33, 70)).astype(np.int8)
     constants = scales_of(draw, "a", "y") | {
         "b": weights.T.copy() if form == "turned" else weights,
         "b_scale": (draw.random.random(columns) / 99).astype(F32),

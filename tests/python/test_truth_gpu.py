@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
+import instruction_sets
 import numpy as np
 import pytest
 import ulpscope
@@ -65,7 +66,8 @@ def test_the_gpu_computed_in_fp8_what_is_predicted(
     network: str, precision: str, fusion: str, program: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """Sums as the tensor cores add them up give every bit. One kernel for all of an attention has its sums in float32
-    unless asked for the slow rule; whole networks without a rule part where one sum rounds otherwise."""
+    unless asked for the slow rule; whole networks without a rule part where one sum rounds otherwise. The norms of
+    encoder4 add in float32, in the GPU's order on processors with AVX-512 alone."""
     with np.load(TRUTH / "gpu" / f"{network}.npz") as data:
         recorded = widened(data[f"{precision}_{fusion}_y"]).astype(np.float64)
     with np.load(TRUTH / f"{network}.npz") as data:
@@ -73,6 +75,8 @@ def test_the_gpu_computed_in_fp8_what_is_predicted(
     runner = Runner(program, tmp_path, 600, "normalized")
     predicted = runner.outputs(Case(TRUTH / f"{network}.onnx", precision, fusion), "cpu")["y"].astype(np.float64)
     one_kernel = fusion == "full" and network in ("attention", "encoder4")
-    if precision == "fp8-hopper" or (precision == "fp8-hopper-fast" and not one_kernel):
+    in_order = network != "encoder4" or instruction_sets.is_there("avx512")
+    if in_order and (precision == "fp8-hopper" or (precision == "fp8-hopper-fast" and not one_kernel)):
         assert np.mean(recorded == predicted) >= 0.9995
-    assert 0.99 <= error(recorded, reference) / error(predicted, reference) <= 1.01
+    off = 0.01 if in_order else 0.05
+    assert 1 - off <= error(recorded, reference) / error(predicted, reference) <= 1 + off
