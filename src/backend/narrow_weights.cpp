@@ -41,27 +41,6 @@ NarrowWeights::Matrix arranged(const NarrowWeights& made, bool turned, const Sca
   return result;
 }
 
-/// Blocks that follow each other along k, or none. `turned`: the tensor is [n, k].
-std::optional<std::int64_t> block_of(const ScaleLayout& layout, std::int64_t n, std::int64_t k, bool turned) {
-  if (layout.shared) return k;
-  if (layout.rows != 0) return std::nullopt;
-  const bool along_k = layout.axis == k && layout.inner == (turned ? 1 : n);
-  const bool along_n = layout.axis == n && layout.inner == (turned ? k : 1);
-  if (layout.blocked) return along_k ? std::optional(layout.block) : std::nullopt;
-  return along_n ? std::optional(k) : std::nullopt;
-}
-
-/// The zero point that all elements have, and the format of what is left without it.
-std::optional<std::pair<Format, float>> without_zero(const DequantizedElements& values) {
-  const std::vector<double>& zeros = values.zero_points();
-  if (std::ranges::any_of(zeros, [&](double zero) { return zero != zeros[0]; })) return std::nullopt;
-  const Format format = values.format();
-  if (zeros[0] == 0 && is_narrow(format)) return std::pair(format, 0.0f);
-  if (format == Format::kUInt4 && zeros[0] == 8) return std::pair(Format::kInt4, 8.0f);
-  if (format == Format::kUInt8 && zeros[0] == 128) return std::pair(Format::kInt8, 128.0f);
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<NarrowWeights> narrow_weights(const Specialization& spec, const PreparedConstants& constants,
@@ -73,14 +52,14 @@ std::optional<NarrowWeights> narrow_weights(const Specialization& spec, const Pr
   const auto [first, last] = constants.roundings({b.tensor, b.rounding, b.first});
   if (first != Rounding::kNone) return {};
   NarrowWeights result;
-  bool turned = form->transpose_b;
+  const bool turned = form->transpose_b;
   const Shape& own = *spec.shape(b.tensor);
   result.n = own[turned ? 0 : 1], result.k = own[turned ? 1 : 0];
   if (num_elements(own) == 0) return {};
   const Tensor& value = spec.value(b.tensor);
   if (b.is_encoded()) {
     const ScaleLayout layout = scale_layout(spec, l, 1, *b.encoding);
-    const auto block = block_of(layout, result.n, result.k, turned);
+    const auto block = block_along(layout, result.n, result.k, turned);
     if (!block || !is_narrow(b.encoding->format)) return {};
     result.key = constants.weights_key(kernel);
     result.format = b.encoding->format;
@@ -94,17 +73,13 @@ std::optional<NarrowWeights> narrow_weights(const Specialization& spec, const Pr
     };
     return result;
   }
-  Tensor stored = value;
-  if (const Tensor inner = transposed_matrix(value)) stored = inner, turned = !turned;
-  const auto values = std::dynamic_pointer_cast<const DequantizedElements>(stored.source());
-  const auto kept = values == nullptr ? std::nullopt : without_zero(*values);
-  const auto block = kept ? block_of(values->layout(), result.n, result.k, turned) : std::nullopt;
-  if (!block) return {};
+  const auto stored = dequantized_matrix(value, turned);
+  if (!stored || !is_narrow(stored->codes.format)) return {};
   result.key = constants.key(b.tensor);
-  result.format = kept->first;
-  result.block = *block;
-  result.half_scales = values->has_half_scales();
-  result.make = [result, turned, values, zero = kept->second] {
+  result.format = stored->codes.format;
+  result.block = stored->codes.block;
+  result.half_scales = stored->elements->has_half_scales();
+  result.make = [result, values = stored->elements, turned = stored->transposed, zero = stored->codes.zero_point] {
     Tensor elements = values->codes().in_memory().cast(DataType::kFloat32);
     if (zero != 0) {
       Tensor moved(DataType::kFloat32, elements.shape());

@@ -3,14 +3,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <set>
 
 #include "engine/cost.h"
 #include "engine/kernel_model.h"
 #include "engine/narrow_limits.h"
-#include "formats/coded_elements.h"
 #include "graph/deferred_fold.h"
 #include "ops/forms.h"
 #include "ops/window.h"
@@ -24,16 +22,15 @@ constexpr std::int64_t kFewChannels = 8, kIntegerChannels = 16, kWholeWord = 4;
 
 /// The form of weights alone that is nearest to what a file has behind a DequantizeLinear: of its format, in blocks no
 /// larger than those of the file where there are such.
-std::optional<Precision> form_of_file(const Tensor& weights) {
-  const Tensor inner = transposed_matrix(weights);
-  const auto values = std::dynamic_pointer_cast<const DequantizedElements>((inner ? inner : weights).source());
-  if (values == nullptr) return std::nullopt;
-  const ScaleLayout& layout = values->layout();
-  const std::int64_t block = layout.blocked ? layout.block : std::numeric_limits<std::int64_t>::max();
+std::optional<Precision> form_of_file(const Tensor& weights, bool transposed) {
+  const auto stored = dequantized_matrix(weights, transposed);
+  if (!stored || !has_narrow_words(stored->codes.k, stored->codes.block)) return std::nullopt;
+  const std::int64_t block =
+      stored->elements->layout().blocked ? stored->codes.block : std::numeric_limits<std::int64_t>::max();
   std::optional<Precision> found;
   std::int64_t of_found = 0;
   for (const LayerForm& form : layer_forms()) {
-    if (!form.is_of_weights() || form.weight.encoding->format != values->format()) continue;
+    if (!form.is_of_weights() || form.weight.encoding->format != stored->codes.format) continue;
     const std::int64_t own =
         form.weight.encoding->granularity == Granularity::kBlock ? form.weight.encoding->block : block;
     if (!found || (own <= block ? own > of_found || of_found > block : own < of_found))
@@ -85,9 +82,10 @@ class WorkOfGroup {
   std::optional<Precision> weights_in_file(Precision precision) const {
     const Layer& product = head();
     if (!form_of(precision).is_float() || product.op->multiply_adds == nullptr || product.inputs.size() < 2 ||
-        !spec_.is_constant(product.inputs[1]) || !ops::matrix_form(product))
+        !spec_.is_constant(product.inputs[1]))
       return std::nullopt;
-    return form_of_file(spec_.value(product.inputs[1]));
+    const auto form = ops::matrix_form(product);
+    return form ? form_of_file(spec_.value(product.inputs[1]), form->transpose_b) : std::nullopt;
   }
 
   /// The CUDA backend keeps scores of up to about so many in registers.

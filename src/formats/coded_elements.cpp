@@ -63,6 +63,14 @@ void CodedElements::release() const noexcept {
   MappedFile::release(codes_.bytes, codes_.packed ? packed_bytes(*format_of(codes_.format), count) : count);
 }
 
+std::optional<std::int64_t> block_along(const ScaleLayout& layout, std::int64_t n, std::int64_t k, bool transposed) {
+  if (layout.shared) return k;
+  if (layout.rows != 0) return std::nullopt;
+  if (layout.blocked)
+    return layout.axis == k && layout.inner == (transposed ? 1 : n) ? std::optional(layout.block) : std::nullopt;
+  return layout.axis == n && layout.inner == (transposed ? k : 1) ? std::optional(k) : std::nullopt;
+}
+
 DequantizedElements::DequantizedElements(Tensor codes, ScaleLayout layout, const Tensor& scales,
                                          const Tensor& zero_points)
     : codes_(std::move(codes)), layout_(std::move(layout)), scales_(as_floats(scales)), zeros_{0.0} {
@@ -96,6 +104,23 @@ Format DequantizedElements::format() const noexcept {
   const auto coded = std::dynamic_pointer_cast<const CodedElements>(codes_.source());
   const NumericFormat* const known = format_of(coded == nullptr ? codes_.type() : coded->codes().format);
   return known == nullptr ? Format::kFloat32 : known->id;
+}
+
+std::optional<CodedMatrix> DequantizedElements::matrix(bool transposed) const {
+  const Shape& shape = codes_.shape();
+  if (shape.size() != 2 || std::ranges::any_of(zeros_, [&](double zero) { return zero != zeros_[0]; })) return {};
+  CodedMatrix result{.format = format(), .zero_point = static_cast<float>(zeros_[0])};
+  if (result.format == Format::kUInt4 && zeros_[0] == 8)
+    result.format = Format::kInt4;
+  else if (result.format == Format::kUInt8 && zeros_[0] == 128)
+    result.format = Format::kInt8;
+  else if (zeros_[0] != 0)
+    return {};
+  result.n = shape[transposed ? 0 : 1], result.k = shape[transposed ? 1 : 0];
+  const auto block = block_along(layout_, result.n, result.k, transposed);
+  if (!block) return {};
+  result.block = *block;
+  return result;
 }
 
 bool DequantizedElements::has_parts() const noexcept { return ulpscope::has_parts(codes_); }

@@ -34,6 +34,18 @@ class CodedElements final : public TensorSource {
   Codes codes_;
 };
 
+/// How many elements along k share a scale, in a matrix [n, k] or, unless `transposed`, [k, n]; k: all of a row.
+/// Nothing where scales lie otherwise.
+std::optional<std::int64_t> block_along(const ScaleLayout& layout, std::int64_t n, std::int64_t k, bool transposed);
+
+/// A matrix [n, k] of elements that a format with a sign holds once `zero_point` is subtracted.
+struct CodedMatrix {
+  Format format = Format::kFloat32;
+  float zero_point = 0;
+  std::int64_t n = 0, k = 0;
+  std::int64_t block = 0;  ///< Elements along k that share a scale; k: all of a row.
+};
+
 /// What a DequantizeLinear makes of codes, in float32: (code - zero point) * scale.
 class DequantizedElements final : public TensorSource {
  public:
@@ -53,6 +65,9 @@ class DequantizedElements final : public TensorSource {
   const std::vector<double>& zero_points() const noexcept { return zeros_; }
   /// That of the codes; kFloat32 where their tensor does not say it.
   Format format() const noexcept;
+  /// Of codes of rank 2, as [n, k] or, unless `transposed`, as [k, n]. Nothing where zero points differ, where elements
+  /// without theirs need another format, or where blocks do not follow each other along k.
+  std::optional<CodedMatrix> matrix(bool transposed) const;
   /// float16 holds all scales.
   bool has_half_scales() const noexcept { return has_half_scales_; }
   void read(std::int64_t begin, std::int64_t count, void* out) const override;

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "core/file.h"
 #include "core/parallel.h"
-#include "formats/coded_elements.h"
 #include "formats/stored_elements.h"
 #include "graph/inference.h"
 #include "graph/op.h"
@@ -131,6 +129,14 @@ Tensor transposed_matrix(const Tensor& value) {
   const bool transposed = moved != nullptr && value.rank() == 2 && moved->input().rank() == 2 &&
                           value.shape() == Shape{moved->input().shape()[1], moved->input().shape()[0]};
   return transposed && moved->is_transpose() ? moved->input() : Tensor();
+}
+
+std::optional<DequantizedMatrix> dequantized_matrix(const Tensor& value, bool transposed) {
+  const Tensor inner = transposed_matrix(value);
+  if (inner) transposed = !transposed;
+  auto elements = std::dynamic_pointer_cast<const DequantizedElements>((inner ? inner : value).source());
+  const auto codes = elements == nullptr ? std::nullopt : elements->matrix(transposed);
+  return codes ? std::optional(DequantizedMatrix{std::move(elements), transposed, *codes}) : std::nullopt;
 }
 
 }  // namespace ulpscope

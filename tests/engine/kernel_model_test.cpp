@@ -192,39 +192,71 @@ TEST(KernelWork, FewRowsReadTheBitsOfWeightsAlone) {
   EXPECT_EQ(work_of_product(8, 256, 512, Precision::kFP16, DataType::kFloat16).kind, KernelKind::kProduct);
 }
 
+constexpr std::int64_t kSum = 1024, kColumns = 512;  // Large enough that a DequantizeLinear is not folded.
+
+/// Of a row by codes of the file, with a scale per column or, with a block, per so many rows. `zeros`: of all scales,
+/// in a byte each; one stands for all.
+KernelWork work_of_codes(int type, std::int64_t block, std::vector<std::uint8_t> zeros = {}) {
+  testing::Model model(21);
+  model.input("x", {1, kSum});
+  const bool packed = type == onnx::TensorProto::INT4 || type == onnx::TensorProto::UINT4;
+  const auto add_codes = [&](const std::string& name, const testing::Dims& dims, const std::string& bytes) {
+    auto& codes = *model.graph().add_initializer();
+    codes.set_name(name);
+    codes.set_data_type(type);
+    for (const std::int64_t dim : dims) codes.add_dims(dim);
+    codes.set_raw_data(bytes);
+  };
+  add_codes("codes", {kSum, kColumns}, std::string(kSum * kColumns / (packed ? 2 : 1), 1));
+  const testing::Dims dims = block > 0 ? testing::Dims{kSum / block, kColumns} : testing::Dims{kColumns};
+  const auto scales = static_cast<std::size_t>((block > 0 ? kSum / block : 1) * kColumns);
+  *model.graph().add_initializer() = testing::float_tensor("scales", dims, std::vector<float>(scales, 0.5f));
+  if (!zeros.empty()) {
+    zeros.resize(scales, zeros[0]);
+    std::string bytes;
+    for (std::size_t i = 0; i < scales; i += packed ? 2 : 1)
+      bytes += static_cast<char>(packed ? zeros[i] | zeros[i + 1] << 4 : zeros[i]);
+    add_codes("zeros", dims, bytes);
+  }
+  auto& node = model.node("DequantizeLinear", {"codes", "scales"}, {"w"}, "dequantize");
+  if (!zeros.empty()) node.add_input("zeros");
+  testing::add_attribute(node, "axis", onnx::AttributeProto::INT).set_i(block > 0 ? 0 : 1);
+  if (block > 0) testing::add_attribute(node, "block_size", onnx::AttributeProto::INT).set_i(block);
+  model.node("MatMul", {"x", "w"}, {"y"}, "product");
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{1, kSum}});
+  return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, Precision::kFP16,
+                      DataType::kFloat16, 1);
+}
+
 /// Whatever makes them: 4 bits in blocks of 32, and bytes with a scale per column, that the file has.
 TEST(KernelWork, FewRowsReadTheBitsOfTheFile) {
-  constexpr std::int64_t kSum = 1024, kColumns = 512;  // Large enough to stay what they are.
-  const auto kind_of = [&](int type, std::int64_t block) {
-    testing::Model model(21);
-    model.input("x", {1, kSum});
-    onnx::TensorProto codes;
-    codes.set_name("codes");
-    codes.set_data_type(type);
-    codes.add_dims(kSum), codes.add_dims(kColumns);
-    codes.set_raw_data(std::string(kSum * kColumns / (type == onnx::TensorProto::INT4 ? 2 : 1), 1));
-    *model.graph().add_initializer() = codes;
-    const std::int64_t scales = block > 0 ? kSum / block * kColumns : kColumns;
-    *model.graph().add_initializer() =
-        testing::float_tensor("scales", block > 0 ? testing::Dims{kSum / block, kColumns} : testing::Dims{kColumns},
-                              std::vector<float>(static_cast<std::size_t>(scales), 0.5f));
-    auto& node = model.node("DequantizeLinear", {"codes", "scales"}, {"w"}, "dequantize");
-    testing::add_attribute(node, "axis", onnx::AttributeProto::INT).set_i(block > 0 ? 0 : 1);
-    if (block > 0) testing::add_attribute(node, "block_size", onnx::AttributeProto::INT).set_i(block);
-    model.node("MatMul", {"x", "w"}, {"y"}, "product");
-    model.output("y");
-    const auto network = model.load();
-    const auto spec = specialize(*network, {{1, kSum}});
-    return *kernel_work(*spec, {GroupKind::kSingle, {network->find_layer("product")}}, Precision::kFP16,
-                        DataType::kFloat16, 1);
-  };
-  const KernelWork few = kind_of(onnx::TensorProto::INT4, 32), wide = kind_of(onnx::TensorProto::INT4, 256),
-                   bytes = kind_of(onnx::TensorProto::INT8, 0);
+  const KernelWork few = work_of_codes(onnx::TensorProto::INT4, 32), wide = work_of_codes(onnx::TensorProto::INT4, 256),
+                   bytes = work_of_codes(onnx::TensorProto::INT8, 0);
   for (const KernelWork& work : {few, wide, bytes}) EXPECT_EQ(work.kind, KernelKind::kNarrow);
   EXPECT_EQ(few.precision, Precision::kINT4Block32);
   EXPECT_EQ(wide.precision, Precision::kINT4);
   EXPECT_EQ(bytes.precision, Precision::kINT8Weights);
   EXPECT_DOUBLE_EQ(few.terms[at(KernelTerm::kWeightMb)], kSum * kColumns * 4.5 / 8 * 1e-6);
+}
+
+/// Numbers without a sign around the middle are those with one; the kernel knows no other zero points, nor blocks that
+/// are no whole words.
+TEST(KernelWork, FewRowsReadTheBitsOfTheFileWhereZeroPointsLeaveIntegersWithASign) {
+  using onnx::TensorProto;
+  const KernelWork four = work_of_codes(TensorProto::UINT4, 32, {8}),
+                   eight = work_of_codes(TensorProto::UINT8, 0, {128});
+  for (const KernelWork& work : {four, eight}) EXPECT_EQ(work.kind, KernelKind::kNarrow);
+  EXPECT_EQ(four.precision, Precision::kINT4Block32);
+  EXPECT_EQ(eight.precision, Precision::kINT8Weights);
+  for (const KernelWork& other :
+       {work_of_codes(TensorProto::UINT4, 32), work_of_codes(TensorProto::UINT4, 32, {8, 7}),
+        work_of_codes(TensorProto::INT4, 32, {1}), work_of_codes(TensorProto::INT4, 32, {0, 1}),
+        work_of_codes(TensorProto::INT8, 0, {0, 1}), work_of_codes(TensorProto::INT4, 8)}) {
+    EXPECT_EQ(other.kind, KernelKind::kProduct);
+    EXPECT_EQ(other.precision, Precision::kFP16);
+  }
 }
 
 TEST(KernelWork, OtherProductsReadWeightsThatAreDequantizedBefore) {

@@ -223,8 +223,7 @@ Form form_of(const NarrowProductSpec& spec) {
 }  // namespace
 
 bool has_narrow_source(const NarrowProductSpec& s) {
-  return s.m >= 1 && s.m <= kMostNarrowRows && s.n >= 1 && s.k % kNarrowWord == 0 && s.k > 0 &&
-         (s.block % kNarrowWord == 0 || s.block >= s.k) &&
+  return s.m >= 1 && s.m <= kMostNarrowRows && s.n >= 1 && has_narrow_words(s.k, s.block) &&
          (s.type == DataType::kFloat16 || s.type == DataType::kBFloat16) && s.k * s.n < std::int64_t{1} << 40 &&
          s.k < std::numeric_limits<int>::max() / 2;
 }
