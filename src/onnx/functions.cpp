@@ -21,10 +21,7 @@ void collect_values(const onnx::GraphProto& graph, std::unordered_set<std::strin
   for (const auto& initializer : graph.initializer()) names.insert(initializer.name());
   for (const auto& node : graph.node()) {
     names.insert(node.output().begin(), node.output().end());
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect_values(attribute.g(), names);
-      for (const auto& inner : attribute.graphs()) collect_values(inner, names);
-    }
+    for_each_body(node, [&](const onnx::GraphProto& body) { collect_values(body, names); });
   }
 }
 
@@ -60,10 +57,7 @@ void rename_node(onnx::NodeProto& node, const Names& names, const std::string& p
   if (!node.name().empty()) node.set_name(prefix + node.name());
   for (auto& input : *node.mutable_input()) rename(&input, names);
   for (auto& output : *node.mutable_output()) rename(&output, names);
-  for (auto& attribute : *node.mutable_attribute()) {
-    if (attribute.has_g()) rename_graph(*attribute.mutable_g(), names, prefix);
-    for (auto& graph : *attribute.mutable_graphs()) rename_graph(graph, names, prefix);
-  }
+  for_each_body(node, [&](onnx::GraphProto& body) { rename_graph(body, names, prefix); });
 }
 
 void rename_graph(onnx::GraphProto& graph, Names names, const std::string& prefix) {
@@ -203,19 +197,13 @@ void expand_graph(onnx::GraphProto& graph, FunctionInliner& inliner, const Opset
   for (const FlatNode& node : inliner.expand(graph.node(), opsets)) *nodes.Add() = *node.proto;
   *graph.mutable_node() = std::move(nodes);
   for (auto& node : *graph.mutable_node())
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) expand_graph(*attribute.mutable_g(), inliner, opsets);
-      for (auto& inner : *attribute.mutable_graphs()) expand_graph(inner, inliner, opsets);
-    }
+    for_each_body(node, [&](onnx::GraphProto& body) { expand_graph(body, inliner, opsets); });
 }
 
 void collect_domains(const onnx::GraphProto& graph, std::set<std::string>& domains) {
   for (const auto& node : graph.node()) {
     domains.insert(domain_of(node.domain()));
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect_domains(attribute.g(), domains);
-      for (const auto& inner : attribute.graphs()) collect_domains(inner, domains);
-    }
+    for_each_body(node, [&](const onnx::GraphProto& body) { collect_domains(body, domains); });
   }
 }
 

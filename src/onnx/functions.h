@@ -32,6 +32,22 @@ inline const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, s
   return nullptr;
 }
 
+/// Calls `visit` with every graph that the node's attributes hold, in their order.
+template <typename Visit>
+void for_each_body(const onnx::NodeProto& node, const Visit& visit) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) visit(attribute.g());
+    for (const onnx::GraphProto& body : attribute.graphs()) visit(body);
+  }
+}
+template <typename Visit>
+void for_each_body(onnx::NodeProto& node, const Visit& visit) {
+  for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+    if (attribute.has_g()) visit(*attribute.mutable_g());
+    for (onnx::GraphProto& body : *attribute.mutable_graphs()) visit(body);
+  }
+}
+
 /// The node's name, else `node_of_<first output>`: text for files and people, with what is no UTF-8 replaced.
 std::string node_name(const onnx::NodeProto& node);
 

@@ -33,17 +33,19 @@ std::string describe_cycle(const std::vector<FlatNode>& nodes, const std::vector
 
 }  // namespace
 
+std::vector<std::string> captured_values(const onnx::NodeProto& node) {
+  std::vector<std::string> result;
+  for_each_body(node, [&](const onnx::GraphProto& body) {
+    for (std::string& name : free_values(body)) result.push_back(std::move(name));
+  });
+  return result;
+}
+
 std::vector<std::string> values_read(const onnx::NodeProto& node) {
   std::vector<std::string> result;
   for (const auto& input : node.input())
     if (!input.empty()) result.push_back(input);
-  for (const auto& attribute : node.attribute()) {
-    const auto add = [&](const onnx::GraphProto& graph) {
-      for (auto& name : free_values(graph)) result.push_back(std::move(name));
-    };
-    if (attribute.has_g()) add(attribute.g());
-    for (const auto& graph : attribute.graphs()) add(graph);
-  }
+  for (std::string& name : captured_values(node)) result.push_back(std::move(name));
   return result;
 }
 

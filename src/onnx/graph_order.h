@@ -12,6 +12,9 @@ namespace ulpscope::onnx_model {
 /// Names that a graph uses without defining them, each once, in order of first use.
 std::vector<std::string> free_values(const onnx::GraphProto& graph);
 
+/// What the sub-graphs of a node take from around it; may repeat.
+std::vector<std::string> captured_values(const onnx::NodeProto& node);
+
 /// What a node reads: its inputs, then what its sub-graphs take from around it. Without empty names; may repeat.
 std::vector<std::string> values_read(const onnx::NodeProto& node);
 

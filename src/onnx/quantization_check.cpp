@@ -54,10 +54,7 @@ class QuantizationCheck {
       if (role == Role::kMxDequantize) check_mx_dequantize();
       if (role == Role::kQuantize || role == Role::kDequantize) check_pair();
       if (role == Role::kQuantize || role == Role::kFp4Dynamic) check_repeated(first_quantizer);
-      for (const onnx::AttributeProto& attribute : node.attribute()) {
-        if (attribute.has_g()) visit_body(attribute.g());
-        for (const onnx::GraphProto& body : attribute.graphs()) visit_body(body);
-      }
+      for_each_body(node, [&](const onnx::GraphProto& body) { visit_body(body); });
     }
   }
 

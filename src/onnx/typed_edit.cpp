@@ -17,10 +17,7 @@ void collect_names(const onnx::GraphProto& graph, std::unordered_set<std::string
   for (const auto& node : graph.node()) {
     names.insert(node.name());
     names.insert(node.output().begin(), node.output().end());
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect_names(attribute.g(), names);
-      for (const auto& inner : attribute.graphs()) collect_names(inner, names);
-    }
+    for_each_body(node, [&](const onnx::GraphProto& body) { collect_names(body, names); });
   }
 }
 
@@ -136,18 +133,6 @@ void TypedEdit::run() {
   file_.note_casts(source_, graph_);
 }
 
-std::vector<std::string> TypedEdit::captured(const onnx::NodeProto& node) {
-  std::vector<std::string> result;
-  const auto add = [&](const onnx::GraphProto& graph) {
-    for (std::string& name : free_values(graph)) result.push_back(std::move(name));
-  };
-  for (const auto& attribute : node.attribute()) {
-    if (attribute.has_g()) add(attribute.g());
-    for (const auto& inner : attribute.graphs()) add(inner);
-  }
-  return result;
-}
-
 void TypedEdit::find_live_nodes() {
   std::unordered_set<std::string> needed;
   for (const auto& output : graph_.output()) needed.insert(output.name());
@@ -178,7 +163,7 @@ void TypedEdit::find_live_nodes() {
       });
       for (const auto& name : node.input())
         if (tensor(name) == kNone) needed.insert(name);
-      for (const std::string& name : captured(node)) needed.insert(name);
+      for (const std::string& name : captured_values(node)) needed.insert(name);
     }
   }
   needed_ = std::move(needed);

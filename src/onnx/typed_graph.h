@@ -132,8 +132,6 @@ class TypedEdit {
     return read.type != declared(id) || read.first != Rounding::kNone;
   }
 
-  static std::vector<std::string> captured(const onnx::NodeProto& node);
-
   /// Nodes that compute constants which everybody now has converted copies of are dropped; those that nobody needed
   /// before stay.
   void find_live_nodes();

@@ -87,16 +87,12 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
                                                  : dequantized_activation(id, *each->second));
   }
   Names renamed;
-  for (const std::string& name : captured(node)) {
+  for (const std::string& name : captured_values(node)) {
     const TensorId id = tensor(name);
     if (id == kNone || is_constant(id) || !is_float(declared(id))) continue;
     if (std::string now = name_in(id, declared(id)); now != name) renamed[name] = std::move(now);
   }
-  if (!renamed.empty())
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) rename_graph(*attribute.mutable_g(), renamed);
-      for (auto& inner : *attribute.mutable_graphs()) rename_graph(inner, renamed);
-    }
+  if (!renamed.empty()) for_each_body(node, [&](onnx::GraphProto& body) { rename_graph(body, renamed); });
 }
 
 void TypedEdit::add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
