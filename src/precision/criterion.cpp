@@ -18,29 +18,6 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-/// "0.01" or "0.01 y:0.02", as thresholds are typed.
-std::string thresholds_text(const PerName<double>& thresholds) {
-  std::string text;
-  for (const auto& [name, value] : thresholds.entries())
-    text += fmt::format("{}{}{:g}", text.empty() ? "" : " ", name.empty() ? "" : name + ":", value);
-  return text;
-}
-
-/// Notes what an output of a sample uses. True where no other used as much before.
-bool note(const Judgement::OutputError& one, Judgement& judgement) {
-  const auto entry = std::ranges::find(judgement.outputs, one.output, &Judgement::OutputError::output);
-  if (entry == judgement.outputs.end())
-    judgement.outputs.push_back(one);
-  else if (one.used > entry->used)
-    *entry = one;
-  if (judgement.worst_sample >= 0 && !(one.used > judgement.used)) return false;
-  judgement.used = one.used;
-  judgement.value = one.value;
-  judgement.worst_output = one.output;
-  judgement.worst_sample = one.sample;
-  return true;
-}
-
 /// Criteria that judge one output of one sample at a time.
 class PairwiseCriterion : public Criterion {
  public:
@@ -140,8 +117,6 @@ class MetricCriterion final : public PairwiseCriterion {
     if (kind_ == MetricKind::kKl) return Sensitivity::kDivergence;
     return Sensitivity::kRelativeL2;
   }
-  double atol(const std::string&) const override { return 0; }
-  double rtol(const std::string&) const override { return 0; }
   double threshold(const std::string& output) const override {
     const double* found = thresholds_.find(output);
     return found == nullptr ? kUnbounded : threshold_as_loss(kind_, *found);
@@ -191,6 +166,27 @@ bool fits(const Shape& shape, const Shape& expected) {
 }
 
 }  // namespace
+
+std::string thresholds_text(const PerName<double>& thresholds) {
+  std::string text;
+  for (const auto& [name, value] : thresholds.entries())
+    text += fmt::format("{}{}{:g}", text.empty() ? "" : " ", name.empty() ? "" : name + ":", value);
+  return text;
+}
+
+bool note(const Judgement::OutputError& one, Judgement& judgement) {
+  const auto entry = std::ranges::find(judgement.outputs, one.output, &Judgement::OutputError::output);
+  if (entry == judgement.outputs.end())
+    judgement.outputs.push_back(one);
+  else if (one.used > entry->used)
+    *entry = one;
+  if (judgement.worst_sample >= 0 && !(one.used > judgement.used)) return false;
+  judgement.used = one.used;
+  judgement.value = one.value;
+  judgement.worst_output = one.output;
+  judgement.worst_sample = one.sample;
+  return true;
+}
 
 std::unique_ptr<Criterion> make_tolerance_criterion(const CompareOptions& options) {
   return std::make_unique<ToleranceCriterion>(options);

@@ -36,12 +36,18 @@ class Criterion {
   virtual Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> candidate) const = 0;
   virtual Sensitivity sensitivity() const = 0;
   /// The tolerances of an output for kElementwise; the threshold for the others, as a loss.
-  virtual double atol(const std::string& output) const = 0;
-  virtual double rtol(const std::string& output) const = 0;
+  virtual double atol(const std::string&) const { return 0; }
+  virtual double rtol(const std::string&) const { return 0; }
   virtual double threshold(const std::string& output) const = 0;
   /// False for outputs that no threshold names.
   virtual bool judges(const std::string& output) const = 0;
 };
+
+/// "0.01" or "0.01 y:0.02", as thresholds are typed.
+std::string thresholds_text(const PerName<double>& thresholds);
+
+/// Notes what an output of a sample uses. True where no other used as much before.
+bool note(const Judgement::OutputError& one, Judgement& judgement);
 
 /// What judge() gives for all samples, from what it gave for each by itself: of the built-in criteria. `each` is not
 /// empty.

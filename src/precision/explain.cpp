@@ -125,7 +125,7 @@ class LayerCounter {
       const Tensor output = value_of(layer.outputs[0]);
       if (explainer.is_sum() && output) {
         const Tensor a = value_of(layer.inputs[0]), b = value_of(layer.inputs[1]);
-        if (a && b) explainer.add_sum(a, b, output, count);
+        if (a && b) count_sums(a, b, output, explainer.precision(), count.sums);
       }
       for (std::size_t i = 0; i < count.operands.size(); ++i)
         if (explainer.has_elements(i))

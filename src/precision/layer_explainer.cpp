@@ -12,6 +12,21 @@
 #include "ops/forms.h"
 
 namespace ulpscope {
+namespace {
+
+double share(std::int64_t part, std::int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+/// Whether a tenth of the values lose bits because they are small, and most of what rounding costs is that: a few small
+/// values beside large ones, as behind a softmax, are no reason.
+bool vanishes(const RangeCount& count) {
+  constexpr double kMany = 0.1;
+  return share(count.vanishing, count.nonzero) >= kMany && count.outside_error > 0 &&
+         count.outside_error >= count.inside_error;
+}
+
+}  // namespace
 
 LayerExplainer::LayerExplainer(const Specialization& spec, const Assignment& low, LayerId id, bool harmless_overflow)
     : spec_(spec),
@@ -43,7 +58,7 @@ void LayerExplainer::take(const std::map<RangeKey, RangeCount>& counts, const La
 
 Reason LayerExplainer::reason() const {
   Reason result = is_float(precision())                ? float_reason()
-                  : is_beyond_scales()                 ? saturation()
+                  : most_clipped() < inputs_.size()    ? saturation()
                   : form_of(precision()).products_only ? format_reason()
                                                        : int8_reason();
   result.low = precision();
@@ -248,12 +263,6 @@ Reason LayerExplainer::underflow(TensorId tensor, const RangeCount& count) const
       count.vanishing, count.nonzero, result.tensor, type(), range_of(precision()).smallest_normal,
       count.smallest_vanishing);
   return result;
-}
-
-bool LayerExplainer::vanishes(const RangeCount& count) {
-  constexpr double kMany = 0.1;
-  return share(count.vanishing, count.nonzero) >= kMany && count.outside_error > 0 &&
-         count.outside_error >= count.inside_error;
 }
 
 Reason LayerExplainer::comparison(const TypeRange& range) const {

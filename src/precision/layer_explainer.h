@@ -60,9 +60,7 @@ class LayerExplainer {
   bool is_sum() const {
     return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) && is_float(precision());
   }
-  void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
-    count_sums(a, b, out, precision(), count.sums);
-  }
+  Precision precision() const { return low_.precision[id_]; }
   /// Operand 0 or 1 is an activation that the layer reads as elements of a format other than int8.
   bool has_elements(std::size_t operand) const;
   /// REQUIRES: has_elements().
@@ -74,14 +72,12 @@ class LayerExplainer {
   Reason reason() const;
 
  private:
-  Precision precision() const { return low_.precision[id_]; }
   const std::string& name(TensorId id) const { return network_.tensor(id).name; }
   const std::string& output_name() const { return name(layer_.outputs[0]); }
   const RangeCount* count_of(const std::string& tensor) const;
   std::string_view type() const { return name_of(precision()); }
   /// Of the inputs that lose more by clipping than by the steps, the one that loses most; none: the number of inputs.
   std::size_t most_clipped() const;
-  bool is_beyond_scales() const { return most_clipped() < inputs_.size(); }
   Reason saturation() const;
   /// For products in other formats than int8: what rounding does to their operands.
   Reason format_reason() const;
@@ -92,9 +88,6 @@ class LayerExplainer {
   Reason int8_reason() const;
   Reason float_reason() const;
   Reason underflow(TensorId tensor, const RangeCount& count) const;
-  /// Whether a tenth of the values lose bits because they are small, and most of what rounding costs is that: a few
-  /// small values beside large ones, as behind a softmax, are no reason.
-  static bool vanishes(const RangeCount& count);
   /// Of a layer whose outputs are no floats.
   Reason comparison(const TypeRange& range) const;
   /// Large operands with a small result, or a small operand that the steps at the other's magnitude swallow.
@@ -103,10 +96,6 @@ class LayerExplainer {
   /// lost.
   bool is_mask(std::size_t operand) const;
   void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const;
-  static double share(std::int64_t part, std::int64_t all) {
-    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
-  }
-
   const Specialization& spec_;
   const Network& network_;
   const Layer& layer_;

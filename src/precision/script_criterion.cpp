@@ -19,15 +19,8 @@ class UserCriterion : public Criterion {
  public:
   explicit UserCriterion(PerName<double> thresholds) : thresholds_(std::move(thresholds)) {}
 
-  std::string description() const override {
-    std::string text;
-    for (const auto& [name, value] : thresholds_.entries())
-      text += fmt::format("{}{}{:g}", text.empty() ? "" : " ", name.empty() ? "" : name + ":", value);
-    return fmt::format("{} meets {}", place(), text);
-  }
+  std::string description() const override { return fmt::format("{} meets {}", place(), thresholds_text(thresholds_)); }
   Sensitivity sensitivity() const override { return Sensitivity::kRelativeL2; }
-  double atol(const std::string&) const override { return 0; }
-  double rtol(const std::string&) const override { return 0; }
   double threshold(const std::string& output) const override {
     const double* found = thresholds_.find(output);
     return found == nullptr ? std::numeric_limits<double>::infinity() : *found;
@@ -54,11 +47,8 @@ class UserCriterion : public Criterion {
       if (!result.problem.empty()) return;
       const std::string problem = problem_of(pair);
       if (problem.empty()) return;
-      result.used = result.value = std::numeric_limits<double>::infinity();
-      result.worst_output = pair.output;
-      result.worst_sample = pair.sample;
-      result.outputs.push_back(
-          {pair.output, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), pair.sample});
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      note({pair.output, kInfinity, kInfinity, pair.sample}, result);
       result.problem = problem;
     });
     return result;
@@ -185,14 +175,7 @@ class FunctionCriterion final : public UserCriterion {
       const double value = value_of(values, name, sample), threshold = *thresholds_.find(name);
       const double used = function_.higher_is_better ? share_of_best(value, value_of(best, name, sample), threshold)
                                                      : share(value, threshold);
-      auto place = std::ranges::find(result.outputs, name, &Judgement::OutputError::output);
-      if (place == result.outputs.end()) place = result.outputs.insert(place, {name, -1, 0, sample});
-      if (used > place->used) *place = {name, used, value, sample};
-      if (result.worst_sample >= 0 && used <= result.used) continue;
-      result.used = used;
-      result.value = value;
-      result.worst_output = name;
-      result.worst_sample = sample;
+      note({name, used, value, sample}, result);
     }
   }
 
