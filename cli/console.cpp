@@ -66,10 +66,7 @@ void write_message(LogLevel level, std::string_view message) {
   const Style style = style_of(level);
   std::string prefix = fmt::format("{} ", style.tag);
   if (out.options.timestamps) {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    prefix += fmt::format("({:02}:{:02}:{:02}) ", local.tm_hour, local.tm_min, local.tm_sec);
+    prefix += local_time("(%H:%M:%S) ");
   }
   while (message.ends_with('\n')) message.remove_suffix(1);
   std::string text = prefix;
@@ -89,6 +86,14 @@ void write_message(LogLevel level, std::string_view message) {
 }
 
 }  // namespace
+
+std::string local_time(const char* form) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, form, &local)};
+}
 
 void install_console(const ConsoleOptions& options) {
   Console& out = console();

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "compare/log_levels.h"
@@ -26,6 +27,9 @@ bool log_is_on_stderr();
 
 /// True if everything that was written to stdout and to the log file got there.
 bool console_is_sound();
+
+/// The time of the day here and now, as strftime writes it.
+std::string local_time(const char* form);
 
 /// A line on stderr that is overwritten, when stderr is a terminal; else nothing. Shown from half a second on.
 class Progress {

@@ -33,6 +33,14 @@ NameAndText split_named(std::string_view option, const std::string& word, std::s
   return split;
 }
 
+/// A check of one word, of all of them.
+template <typename Check>
+OptionCheck of_each_word(Check check) {
+  return [check = std::move(check)](std::string_view option, const std::vector<std::string>& words) {
+    for (const std::string& word : words) check(option, word);
+  };
+}
+
 }  // namespace
 
 std::size_t parse_byte_count(std::string_view option, const std::string& text, std::size_t least) {
@@ -54,41 +62,35 @@ std::size_t parse_byte_count(std::string_view option, const std::string& text, s
 }
 
 OptionCheck bytes_check() {
-  return [](std::string_view option, const std::vector<std::string>& words) {
-    for (const std::string& word : words) parse_byte_count(option, word);
-  };
+  return of_each_word([](std::string_view option, const std::string& word) { parse_byte_count(option, word); });
 }
 
 OptionCheck bytes_or_percent_check() {
-  return [](std::string_view option, const std::vector<std::string>& words) {
-    for (std::string word : words) {
-      if (word.ends_with('%')) word.pop_back();
-      // -1 leaves the choice to TensorRT.
-      if (word != "-1") parse_byte_count(option, word);
-    }
-  };
+  return of_each_word([](std::string_view option, std::string word) {
+    if (word.ends_with('%')) word.pop_back();
+    // -1 leaves the choice to TensorRT.
+    if (word != "-1") parse_byte_count(option, word);
+  });
 }
 
 OptionCheck named_check(std::string value_name) {
-  return [value_name = std::move(value_name)](std::string_view option, const std::vector<std::string>& words) {
-    for (const std::string& word : words) split_named(option, word, value_name);
-  };
+  return of_each_word([value_name = std::move(value_name)](std::string_view option, const std::string& word) {
+    split_named(option, word, value_name);
+  });
 }
 
 OptionCheck pools_check(std::vector<std::string> pools) {
-  return [pools = std::move(pools)](std::string_view option, const std::vector<std::string>& words) {
-    for (const std::string& word : words) {
-      const NameAndText split = split_named(option, word, "BYTES");
-      check_name(option, split.name, pools);
-      parse_byte_count(option, split.text);
-    }
-  };
+  return of_each_word([pools = std::move(pools)](std::string_view option, const std::string& word) {
+    const NameAndText split = split_named(option, word, "BYTES");
+    check_name(option, split.name, pools);
+    parse_byte_count(option, split.text);
+  });
 }
 
 OptionCheck names_check(std::vector<std::string> known) {
-  return [known = std::move(known)](std::string_view option, const std::vector<std::string>& words) {
-    for (const std::string& word : words) check_name(option, word, known);
-  };
+  return of_each_word([known = std::move(known)](std::string_view option, const std::string& word) {
+    check_name(option, word, known);
+  });
 }
 
 }  // namespace ulpscope::cli

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "compare/log_levels.h"
 #include "compare/results.h"
+#include "console.h"
 #include "core/file.h"
 #include "core/messages.h"
 #include "interrupt.h"
@@ -98,12 +98,7 @@ DebugIterations::DebugIterations(const ArtifactArgs& artifacts, const IterationA
         "[debug] {} already exists, refusing to overwrite.\nPlease remove the file manually or specify a different "
         "path with `--intermediate-artifact`.",
         iteration.artifact_path());
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%m-%d-%y_%H-%M-%S", &local);
-  date_and_time_ = text;
+  date_and_time_ = local_time("%m-%d-%y_%H-%M-%S");
   if (iteration.load_replay) replay_ = load_debug_replay(*iteration.load_replay);
 }
 

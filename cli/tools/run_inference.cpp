@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -89,11 +88,7 @@ std::string profile_trace(const std::vector<Engine::StepProfile>& steps, const c
 
 /// "onnxrt-runner-N0-11/21/26-01:13:26"; numbers count per kind.
 void name_runners(std::vector<std::unique_ptr<Runner>>& runners) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char date[32];
-  std::strftime(date, sizeof date, "%m/%d/%y-%H:%M:%S", &local);
+  const std::string date = local_time("%m/%d/%y-%H:%M:%S");
   std::map<std::string, int> counts;
   for (const auto& runner : runners)
     runner->set_name(fmt::format("{}-N{}-{}", runner->kind(), counts[runner->kind()]++, date));
