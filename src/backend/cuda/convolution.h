@@ -34,6 +34,13 @@ struct ConvolutionSpec {
   DataType stored = DataType::kFloat16;  ///< Of y: float16, bfloat16 or float32; for int8 operands also int32.
   bool tf32 = false;
   std::vector<ConvolutionStep> steps;
+
+  /// Of size 1, before the other spatial ones.
+  void add_dimension() {
+    for (Shape* shape : {&input, &weights, &output}) shape->insert(shape->begin() + 2, 1);
+    for (std::vector<std::int64_t>* ones : {&strides, &dilations}) ones->insert(ones->begin(), 1);
+    for (std::vector<std::int64_t>* zeros : {&pads_begin, &pads_end}) zeros->insert(zeros->begin(), 0);
+  }
   friend bool operator==(const ConvolutionSpec&, const ConvolutionSpec&) = default;
 };
 

@@ -16,11 +16,7 @@ void constant(std::string& text, const char* name, std::int64_t value) {
 }
 
 ConvolutionSpec with_three(ConvolutionSpec spec) {
-  while (spec.strides.size() < 3) {
-    for (Shape* shape : {&spec.input, &spec.weights, &spec.output}) shape->insert(shape->begin() + 2, 1);
-    for (std::vector<std::int64_t>* ones : {&spec.strides, &spec.dilations}) ones->insert(ones->begin(), 1);
-    for (std::vector<std::int64_t>* zeros : {&spec.pads_begin, &spec.pads_end}) zeros->insert(zeros->begin(), 0);
-  }
+  while (spec.strides.size() < 3) spec.add_dimension();
   return spec;
 }
 

@@ -58,10 +58,7 @@ cudnn::PointwiseMode pointwise_mode(ConvolutionStep::Kind kind) {
 
 /// cuDNN knows two and three spatial dimensions: one becomes the width of height 1.
 ConvolutionSpec with_height(ConvolutionSpec spec) {
-  if (spec.input.size() != 3) return spec;
-  for (Shape* shape : {&spec.input, &spec.weights, &spec.output}) shape->insert(shape->begin() + 2, 1);
-  for (std::vector<std::int64_t>* ones : {&spec.strides, &spec.dilations}) ones->insert(ones->begin(), 1);
-  for (std::vector<std::int64_t>* zeros : {&spec.pads_begin, &spec.pads_end}) zeros->insert(zeros->begin(), 0);
+  if (spec.input.size() == 3) spec.add_dimension();
   return spec;
 }
 
