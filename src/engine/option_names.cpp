@@ -1,5 +1,11 @@
 #include "engine/option_names.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
 #include "core/messages.h"
 
 namespace ulpscope {
@@ -9,33 +15,31 @@ constexpr std::string_view kFusions[] = {"none", "pointwise", "full"};
 constexpr std::string_view kAccumulations[] = {"fp32", "hopper", "hopper-fast"};
 constexpr std::string_view kAttentionRules[] = {"normalized", "flash"};
 
+template <typename Enum, std::size_t n>
+Enum from_name(const std::string_view (&names)[n], std::string_view name, std::string_view where) {
+  const auto* const found = std::ranges::find(names, name);
+  if (found != std::end(names)) return static_cast<Enum>(found - std::begin(names));
+  throw invalid_argument("{}: expected {} or {}, got '{}'", where, fmt::join(std::span(names).first(n - 1), ", "),
+                         names[n - 1], name);
+}
+
 }  // namespace
 
 Fusion fusion_from_name(std::string_view name, std::string_view where) {
-  for (std::size_t i = 0; i < std::size(kFusions); ++i)
-    if (kFusions[i] == name) return static_cast<Fusion>(i);
-  throw invalid_argument("{}: expected none, pointwise or full, got '{}'", where, name);
+  return from_name<Fusion>(kFusions, name, where);
 }
-
 Accumulation accumulation_from_name(std::string_view name, std::string_view where) {
-  for (std::size_t i = 0; i < std::size(kAccumulations); ++i)
-    if (kAccumulations[i] == name) return static_cast<Accumulation>(i);
-  throw invalid_argument("{}: expected fp32, hopper or hopper-fast, got '{}'", where, name);
+  return from_name<Accumulation>(kAccumulations, name, where);
+}
+AttentionRule attention_from_name(std::string_view name, std::string_view where) {
+  return from_name<AttentionRule>(kAttentionRules, name, where);
 }
 
+std::string_view name_of(Fusion fusion) noexcept { return kFusions[static_cast<std::size_t>(fusion)]; }
 std::string_view name_of(Accumulation accumulation) noexcept {
   return kAccumulations[static_cast<std::size_t>(accumulation)];
 }
-
-AttentionRule attention_from_name(std::string_view name, std::string_view where) {
-  for (std::size_t i = 0; i < std::size(kAttentionRules); ++i)
-    if (kAttentionRules[i] == name) return static_cast<AttentionRule>(i);
-  throw invalid_argument("{}: expected normalized or flash, got '{}'", where, name);
-}
-
 std::string_view name_of(AttentionRule rule) noexcept { return kAttentionRules[static_cast<std::size_t>(rule)]; }
-
-std::string_view name_of(Fusion fusion) noexcept { return kFusions[static_cast<std::size_t>(fusion)]; }
 
 std::vector<std::string> enabled_precisions(const BuildOptions& build) {
   std::vector<std::string> result;
