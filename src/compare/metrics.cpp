@@ -70,6 +70,15 @@ Result fold_blocks(std::int64_t count, std::int64_t block, const Function& funct
   return total;
 }
 
+/// add(lane, i) for all of these, in lanes that the compiler puts side by side.
+template <typename Add>
+void for_lanes(std::int64_t begin, std::int64_t end, const Add& add) {
+  std::int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes)
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) add(static_cast<std::size_t>(lane), i + lane);
+  for (; i < end; ++i) add(static_cast<std::size_t>(i % kLanes), i);
+}
+
 template <typename T>
 double lanes_sum(const std::array<T, kLanes>& lanes) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
@@ -97,10 +106,7 @@ Moments block_moments(const T* g, const T* c, double scale, std::int64_t begin, 
     max_c[lane] = ay > max_c[lane] ? ay : max_c[lane];
     max_d[lane] = ad > max_d[lane] ? ad : max_d[lane];
   };
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes)
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) add(static_cast<std::size_t>(lane), i + lane);
-  for (; i < end; ++i) add(static_cast<std::size_t>(i % kLanes), i);
+  for_lanes(begin, end, add);
   return {lanes_sum(gg), lanes_sum(cc), lanes_sum(dd), lanes_max(max_g), lanes_max(max_c), lanes_max(max_d)};
 }
 
@@ -125,14 +131,10 @@ double unit_distance(const T* g, const T* c, double scale_g, double scale_c, std
       count, kBlock,
       [&](std::int64_t begin, std::int64_t end) {
         std::array<double, kLanes> sums{};
-        const auto add = [&](std::size_t lane, std::int64_t i) {
+        for_lanes(begin, end, [&](std::size_t lane, std::int64_t i) {
           const double d = static_cast<double>(g[i]) * scale_g - static_cast<double>(c[i]) * scale_c;
           sums[lane] += d * d;
-        };
-        std::int64_t i = begin;
-        for (; i + kLanes <= end; i += kLanes)
-          for (std::int64_t lane = 0; lane < kLanes; ++lane) add(static_cast<std::size_t>(lane), i + lane);
-        for (; i < end; ++i) add(static_cast<std::size_t>(i % kLanes), i);
+        });
         return lanes_sum(sums);
       },
       [](double& total, double part) { total += part; });

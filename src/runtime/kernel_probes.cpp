@@ -220,6 +220,12 @@ TensorId channels_last(Blocks& b) {
   return x;
 }
 
+/// Two products with an activation between them, behind a normalization and beside a residual if `normed`.
+TensorId two_products(Blocks& b, TensorId x, std::int64_t wide, std::int64_t inner, Act act, bool normed) {
+  const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
+  return normed ? b.add(y, x) : y;
+}
+
 TensorId products(Blocks& b) {
   const std::int64_t wide = b.channels(32, 2048), inner = b.channels(32, 4096);
   std::int64_t rows = b.size(1, 4096);
@@ -227,10 +233,7 @@ TensorId products(Blocks& b) {
   const Act act = b.one_of({Act::kNone, Act::kRelu, Act::kGelu, Act::kSilu});
   const bool normed = b.one_of({true, false});
   TensorId x = b.begin("products", {rows, wide});
-  for (int block = 0; block < 3; ++block) {
-    const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
-    x = normed ? b.add(y, x) : y;
-  }
+  for (int block = 0; block < 3; ++block) x = two_products(b, x, wide, inner, act, normed);
   return x;
 }
 
@@ -243,10 +246,8 @@ TensorId few_rows(Blocks& b) {
   const bool normed = b.one_of({true, false});
   const std::int64_t most = b.one_of<std::int64_t>({2, 8, 16});
   TensorId x = b.begin("few_rows", {rows, wide});
-  for (std::int64_t block = 0; block < std::clamp<std::int64_t>(kEnough / (2 * wide * inner), 1, most); ++block) {
-    const TensorId y = b.dense(b.act(b.dense(normed ? b.norm(x, wide) : x, wide, inner), act), inner, wide);
-    x = normed ? b.add(y, x) : y;
-  }
+  for (std::int64_t block = 0; block < std::clamp<std::int64_t>(kEnough / (2 * wide * inner), 1, most); ++block)
+    x = two_products(b, x, wide, inner, act, normed);
   return x;
 }
 
