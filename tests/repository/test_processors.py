@@ -81,8 +81,9 @@ def test_the_source_in_the_place_of_onednn_compiles(build_dir: pathlib.Path) -> 
 
 @pytest.mark.parametrize(
     "source",
-    ["backend/cpu/program_kernels_baseline.cpp", "backend/cpu/program_kernels.cpp", "backend/cpu/without_onednn.cpp",
-     "core/instruction_set.cpp", "formats/rounding.cpp", "precision/sample_server.cpp"],
+    ["backend/cpu/integer_depthwise.cpp", "backend/cpu/program_kernels_baseline.cpp", "backend/cpu/program_kernels.cpp",
+     "backend/cpu/without_onednn.cpp", "core/instruction_set.cpp", "formats/rounding.cpp",
+     "ops/contraction/matrix_product.cpp", "precision/sample_server.cpp"],
 )  # fmt: skip
 def test_sources_that_name_processors_compile_for_aarch64(source: str, tmp_path: pathlib.Path) -> None:
     compiler = shutil.which("aarch64-linux-gnu-g++")
@@ -98,6 +99,7 @@ def test_sources_that_name_processors_compile_for_aarch64(source: str, tmp_path:
         "-fsyntax-only",
         "-Wall",
         "-Wextra",
+        "-Werror",
         "-Wno-psabi",
         "-Wno-missing-field-initializers",
         '-DULPSCOPE_VERSION=""',

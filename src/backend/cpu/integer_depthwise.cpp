@@ -17,7 +17,7 @@ namespace {
 using Index = std::int64_t;
 
 /// Blocks of channels that do not fill a vector are masked with AVX-512, and copied one by one elsewhere.
-const ProgramKernels& kernels_for(Index channels) {
+const ProgramKernels& kernels_for([[maybe_unused]] Index channels) {
   const ProgramKernels& kernels = program_kernels();
 #if defined(__x86_64__)
   if (kernels.depthwise_bytes.block == 64 && channels == 32 && program_kernels_avx2().product.has_byte_products())

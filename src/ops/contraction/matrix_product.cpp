@@ -78,7 +78,7 @@ struct Tiles {
 };
 
 template <typename T>
-Tiles<T> tiles_of(InstructionSet set) {
+Tiles<T> tiles_of([[maybe_unused]] InstructionSet set) {
 #if defined(__x86_64__) && defined(__GNUC__)
   if (set == InstructionSet::kAvx512) return {multiply_with_64_bytes<T>, 128 / sizeof(T)};
   if (set == InstructionSet::kAvx2) return {multiply_with_32_bytes<T>, 64 / sizeof(T)};
