@@ -256,9 +256,8 @@ class _Run:
     def _parameters(self, node: Node, form: str) -> tuple[np.ndarray, np.ndarray]:
         """Scale and shift per channel, computed in double, of parameters in this format."""
         gamma, beta, mean, variance = (round_to(self.spec.constants[name].v, form) for name in node.inputs[1:5])
-        with np.errstate(all="ignore"):
-            scale = gamma / np.sqrt(variance + float(np.float32(node.get("epsilon", 1e-5))))
-            return round_to(scale, "fp32"), round_to(beta - mean * scale, "fp32")
+        scale = gamma / np.sqrt(variance + float(np.float32(node.get("epsilon", 1e-5))))
+        return round_to(scale, "fp32"), round_to(beta - mean * scale, "fp32")
 
     def _scale_and_shift(self, i: int, node: Node, x: Value) -> Value:
         form = self._load_form(i, 0)
@@ -270,15 +269,14 @@ class _Run:
         channels = (-1,) + (1,) * max(0, len(x.shape) - 2)
         scale, shift = scale.reshape(channels), shift.reshape(channels)
         function = lambda v: v * scale + shift
-        with np.errstate(all="ignore"):
-            offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
-            y = function(x.v)
-            own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))
-            # Where shapes are known only as it runs (behind an If, say), differences from the mean are scaled.
-            mean = np.abs(constants[2]).reshape(channels)
-            differences = 4 * EPSILON * (np.abs(x.v) + mean) * np.abs(scale)
-            own = np.maximum(own, differences + EPSILON * (np.abs(constants[1]).reshape(channels) + np.abs(y)))
-            return result(y, x.type, corners(function, [x]), own)
+        offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
+        y = function(x.v)
+        own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))
+        # Where shapes are known only as it runs (behind an If, say), differences from the mean are scaled.
+        mean = np.abs(constants[2]).reshape(channels)
+        differences = 4 * EPSILON * (np.abs(x.v) + mean) * np.abs(scale)
+        own = np.maximum(own, differences + EPSILON * (np.abs(constants[1]).reshape(channels) + np.abs(y)))
+        return result(y, x.type, corners(function, [x]), own)
 
     def _fold(self, i: int, node: Node, normalization: Node) -> list[Value | None]:
         """The convolution's operands with scale and shift multiplied in, in float32, and rounded after that."""

@@ -329,13 +329,12 @@ def cast(x: Value, kind: int) -> Value:
 
     # What infinities and NaN become as integers is left open.
     undefined = ~np.isfinite(x.v) if x.is_float and kind != T.BOOL else np.zeros(x.v.shape, bool)
-    with np.errstate(all="ignore"):
-        y = convert(x.v)
-        if x.e is None:
-            return Value(y, kind, kept(np.where(undefined, np.inf, 0.0)))
-        bound = np.minimum(x.e, 2.0**62)
-        low, high = convert(x.v - bound).astype(np.float64), convert(x.v + bound).astype(np.float64)
-        e = np.maximum(np.abs(low - y.astype(np.float64)), np.abs(high - y.astype(np.float64)))
+    y = convert(x.v)
+    if x.e is None:
+        return Value(y, kind, kept(np.where(undefined, np.inf, 0.0)))
+    bound = np.minimum(x.e, 2.0**62)
+    low, high = convert(x.v - bound).astype(np.float64), convert(x.v + bound).astype(np.float64)
+    e = np.maximum(np.abs(low - y.astype(np.float64)), np.abs(high - y.astype(np.float64)))
     return Value(y, kind, kept(np.where(undefined | np.isinf(x.e), np.inf, e)))
 
 

@@ -175,24 +175,23 @@ def _integers(node: Node, x: list[Value | None]) -> Array:
     """Arithmetic on integers: wraps around."""
     values = [v.v for v in x if v is not None]
     op = node.op
-    with np.errstate(all="ignore"):
-        if op in ("Add", "Sub", "Mul", "Min", "Max"):
-            function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}[op]
-            return functools.reduce(function, values)
-        if op == "Div":
-            return _integer_divide(*values)
-        if op == "Mod":
-            return (np.fmod if node.get("fmod", 0) else np.mod)(*values)
-        if op == "Pow":
-            return np.power(values[0].astype(np.float64), values[1].astype(np.float64)).astype(values[0].dtype)
-        if op in ("Neg", "Abs", "Sign"):
-            return {"Neg": np.negative, "Abs": np.abs, "Sign": np.sign}[op](values[0])
-        if op == "Relu":
-            return np.maximum(values[0], 0)
-        if op == "Clip":
-            low = values[1] if x[1] is not None else values[0].min(initial=0)
-            high = x[2].v if len(x) > 2 and x[2] is not None else np.iinfo(values[0].dtype).max
-            return np.minimum(np.maximum(values[0], low), high).astype(values[0].dtype)
+    if op in ("Add", "Sub", "Mul", "Min", "Max"):
+        function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}[op]
+        return functools.reduce(function, values)
+    if op == "Div":
+        return _integer_divide(*values)
+    if op == "Mod":
+        return (np.fmod if node.get("fmod", 0) else np.mod)(*values)
+    if op == "Pow":
+        return np.power(values[0].astype(np.float64), values[1].astype(np.float64)).astype(values[0].dtype)
+    if op in ("Neg", "Abs", "Sign"):
+        return {"Neg": np.negative, "Abs": np.abs, "Sign": np.sign}[op](values[0])
+    if op == "Relu":
+        return np.maximum(values[0], 0)
+    if op == "Clip":
+        low = values[1] if x[1] is not None else values[0].min(initial=0)
+        high = x[2].v if len(x) > 2 and x[2] is not None else np.iinfo(values[0].dtype).max
+        return np.minimum(np.maximum(values[0], low), high).astype(values[0].dtype)
     raise Unsupported(f"{op} on integers")
 
 
@@ -243,37 +242,36 @@ def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:
         # Integers may be those of floats that are not determined: nothing is known of what comes of them.
         doubt = functools.reduce(np.logical_or, [np.asarray(v.bound() > 0) for v in present])
         return Value(y, data.type, np.where(np.broadcast_to(doubt, y.shape), np.inf, 0.0))
-    with np.errstate(all="ignore"):
-        if op in EXACT:
-            moved = corners(EXACT[op], [data])
-            return result(EXACT[op](data.v), data.type, _beyond_zero(moved, data) if op == "Reciprocal" else moved)
-        if op in FUNCTIONS:
-            return _unary(*FUNCTIONS[op], data)
-        if op in PARAMETRIC:
-            return _unary(*_parametric(node), data)
-        if op == "Clip":
-            return _clip(node, x)
-        if op == "FastGelu":
-            if len(present) > 1:
-                data = pointwise(node._replace(op="Add"), list(present), True)
-            return _unary(gelu_tanh, _self, data)
-        if op == "BiasGelu":
-            return _unary(gelu, _self, pointwise(node._replace(op="Add"), list(present), True))
-        if op == "SwiGLU":
-            gate = _unary(lambda v: swish(v), lambda v: _self(v) * np.minimum(_one(v), 100), data)
-            return pointwise(node._replace(op="Mul"), [gate, present[1]], True)
-        if op == "Mod":
-            function = _remainder(node)
-            moved = corners(function, present)
-            if moved is not None:  # Where the quotient may pass an integer, the remainder jumps.
-                ends = [
-                    np.floor((data.v + s * data.bound()) / (present[1].v + t * present[1].bound()) + u * 1e-6)
-                    for s in (-1, 1) for t in (-1, 1) for u in (-1, 1)
-                ]  # fmt: skip
-                moved = np.where(np.max(ends, 0) != np.min(ends, 0), np.inf, moved)
-            return result(function(data.v, present[1].v), data.type, moved)
-        if op in BINARY:
-            return _fold(node, present, loose)
+    if op in EXACT:
+        moved = corners(EXACT[op], [data])
+        return result(EXACT[op](data.v), data.type, _beyond_zero(moved, data) if op == "Reciprocal" else moved)
+    if op in FUNCTIONS:
+        return _unary(*FUNCTIONS[op], data)
+    if op in PARAMETRIC:
+        return _unary(*_parametric(node), data)
+    if op == "Clip":
+        return _clip(node, x)
+    if op == "FastGelu":
+        if len(present) > 1:
+            data = pointwise(node._replace(op="Add"), list(present), True)
+        return _unary(gelu_tanh, _self, data)
+    if op == "BiasGelu":
+        return _unary(gelu, _self, pointwise(node._replace(op="Add"), list(present), True))
+    if op == "SwiGLU":
+        gate = _unary(lambda v: swish(v), lambda v: _self(v) * np.minimum(_one(v), 100), data)
+        return pointwise(node._replace(op="Mul"), [gate, present[1]], True)
+    if op == "Mod":
+        function = _remainder(node)
+        moved = corners(function, present)
+        if moved is not None:  # Where the quotient may pass an integer, the remainder jumps.
+            ends = [
+                np.floor((data.v + s * data.bound()) / (present[1].v + t * present[1].bound()) + u * 1e-6)
+                for s in (-1, 1) for t in (-1, 1) for u in (-1, 1)
+            ]  # fmt: skip
+            moved = np.where(np.max(ends, 0) != np.min(ends, 0), np.inf, moved)
+        return result(function(data.v, present[1].v), data.type, moved)
+    if op in BINARY:
+        return _fold(node, present, loose)
     raise Unsupported(op)
 
 
@@ -291,9 +289,8 @@ def _fold(node: Node, x: list[Value], loose: bool) -> Value:
     every = lambda *values: functools.reduce(function, values)
     moved = corners(every, x)
     if moved is not None and node.op in ("Mul", "PRelu") and len(x) == 2:
-        with np.errstate(all="ignore"):
-            both = x[0].bound() * x[1].bound()
-            moved = moved + np.where(np.isnan(both), 0, both)
+        both = x[0].bound() * x[1].bound()
+        moved = moved + np.where(np.isnan(both), 0, both)
     if node.op == "Div":
         moved = _beyond_zero(moved, x[1])
     own: typing.Any = None
@@ -326,9 +323,8 @@ def compare(node: Node, x: list[Value | None]) -> Value:
     y = function(a.v, b.v)
     if a.e is None and b.e is None:
         return Value(y, T.BOOL)
-    with np.errstate(all="ignore"):
-        apart = np.abs(np.subtract(a.v, b.v, dtype=np.float64))
-        either = ~(apart > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
+    apart = np.abs(np.subtract(a.v, b.v, dtype=np.float64))
+    either = ~(apart > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
     either = either & ((a.bound() + b.bound()) > 0)
     return Value(y, T.BOOL, np.where(either, 1.0, 0.0) if either.any() else None)
 

@@ -18,25 +18,24 @@ PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
 
 def bilinear(function: typing.Callable[[np.ndarray, np.ndarray], np.ndarray], a: Value, b: Value, count: int) -> Value:
     """A sum of `count` products of elements of `a` and `b`, accumulated in float32."""
-    with np.errstate(all="ignore"):
-        y = function(a.v, b.v)
-        finite_a, finite_b = (np.where(np.isfinite(x.v), np.abs(x.v), 1e300) for x in (a, b))
-        own = None
-        if count > 1:
-            own = sum_error(count) * function(
-                np.where(np.isfinite(a.v), finite_a, 0), np.where(np.isfinite(b.v), finite_b, 0)
-            )
-        moved = None
-        for left, right in ((a.e, finite_b), (b.e, finite_a)):
-            if left is not None:
-                left = np.minimum(left, 1e300)
-                term = function(left, right) if left.shape == a.shape and right is finite_b else function(right, left)
-                moved = term if moved is None else moved + term
-        if a.e is not None and b.e is not None:
-            moved = moved + function(np.minimum(a.e, 1e150), np.minimum(b.e, 1e150))
-        if moved is not None:
-            moved = np.where(np.isnan(moved) | (moved > 1e140), np.inf, moved)
-        return result(y, a.type, moved, own)
+    y = function(a.v, b.v)
+    finite_a, finite_b = (np.where(np.isfinite(x.v), np.abs(x.v), 1e300) for x in (a, b))
+    own = None
+    if count > 1:
+        own = sum_error(count) * function(
+            np.where(np.isfinite(a.v), finite_a, 0), np.where(np.isfinite(b.v), finite_b, 0)
+        )
+    moved = None
+    for left, right in ((a.e, finite_b), (b.e, finite_a)):
+        if left is not None:
+            left = np.minimum(left, 1e300)
+            term = function(left, right) if left.shape == a.shape and right is finite_b else function(right, left)
+            moved = term if moved is None else moved + term
+    if a.e is not None and b.e is not None:
+        moved = moved + function(np.minimum(a.e, 1e150), np.minimum(b.e, 1e150))
+    if moved is not None:
+        moved = np.where(np.isnan(moved) | (moved > 1e140), np.inf, moved)
+    return result(y, a.type, moved, own)
 
 
 def matmul(node: Node, x: Inputs) -> Value:
@@ -58,15 +57,14 @@ def gemm(node: Node, x: Inputs) -> Value:
     b = x[1].moved(np.transpose) if node.get("transB", 0) else x[1]
     alpha, beta = float(np.float32(node.get("alpha", 1.0))), float(np.float32(node.get("beta", 1.0)))
     y = bilinear(np.matmul, a, b, a.shape[-1])
-    with np.errstate(all="ignore"):
-        if alpha != 1:
-            # The factor may be one of the weights, and be rounded there.
-            y = result(y.v * alpha, y.type, None if y.e is None else y.e * abs(alpha), EPSILON * np.abs(y.v * alpha))
-        if len(x) > 2 and x[2] is not None and beta != 0:
-            c = x[2]
-            if beta != 1:
-                c = result(c.v * beta, c.type, None if c.e is None else c.e * abs(beta), EPSILON * np.abs(c.v * beta))
-            y = _added(y, c, a.shape[-1])
+    if alpha != 1:
+        # The factor may be one of the weights, and be rounded there.
+        y = result(y.v * alpha, y.type, None if y.e is None else y.e * abs(alpha), EPSILON * np.abs(y.v * alpha))
+    if len(x) > 2 and x[2] is not None and beta != 0:
+        c = x[2]
+        if beta != 1:
+            c = result(c.v * beta, c.type, None if c.e is None else c.e * abs(beta), EPSILON * np.abs(c.v * beta))
+        y = _added(y, c, a.shape[-1])
     return y
 
 

@@ -17,10 +17,9 @@ RANGES = {T.INT8: (-128, 127), T.UINT8: (0, 255), T.INT16: (-32768, 32767), T.UI
 
 def quantize(x: np.ndarray, scale: typing.Any, low: float, high: float, zero: typing.Any = 0) -> np.ndarray:
     """clamp(round(x / scale) + zero): a true float32 division, ties to even; NaN is 0."""
-    with np.errstate(all="ignore"):
-        q = np.rint(round_to(x / scale, "fp32"))
-        q = np.where(np.isnan(q), 0, q)
-        return np.clip(q + zero, low, high)
+    q = np.rint(round_to(x / scale, "fp32"))
+    q = np.where(np.isnan(q), 0, q)
+    return np.clip(q + zero, low, high)
 
 
 def along(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block: int) -> np.ndarray:

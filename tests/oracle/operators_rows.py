@@ -72,18 +72,17 @@ def reduction(node: Node, x: Inputs) -> Value:
         return data
     count = int(np.prod([data.shape[a] for a in axes], dtype=np.int64))
     drop = (lambda a: a) if node.get("keepdims", 1) else (lambda a: np.squeeze(a, axes))
-    with np.errstate(all="ignore"):
-        if not data.is_float:
-            v = data.v if node.op in ("ReduceMax", "ReduceMin") else data.v.astype(np.int64)
-            y = _reduce(node.op, v, axes)
-            if node.op == "ReduceMean":
-                y = np.trunc(np.sum(v, axis=axes, keepdims=True) / max(count, 1))
-            return Value(drop(y.astype(data.v.dtype)), data.type)
-        y = _reduce(node.op, data.v, axes)
-        moved = _moved(node.op, data, axes, y)
-        return result(
-            drop(y), data.type, None if moved is None else drop(moved), drop(_own(node.op, data.v, axes, y, count))
-        )
+    if not data.is_float:
+        v = data.v if node.op in ("ReduceMax", "ReduceMin") else data.v.astype(np.int64)
+        y = _reduce(node.op, v, axes)
+        if node.op == "ReduceMean":
+            y = np.trunc(np.sum(v, axis=axes, keepdims=True) / max(count, 1))
+        return Value(drop(y.astype(data.v.dtype)), data.type)
+    y = _reduce(node.op, data.v, axes)
+    moved = _moved(node.op, data, axes, y)
+    return result(
+        drop(y), data.type, None if moved is None else drop(moved), drop(_own(node.op, data.v, axes, y, count))
+    )
 
 
 def _moved(op: str, data: Value, axes: Axes, y: np.ndarray) -> np.ndarray | None:
@@ -156,43 +155,39 @@ def softmax(node: Node, x: Inputs) -> Value:
     if v.size == 0:
         return data
     count = int(np.prod([v.shape[a] for a in axes], dtype=np.int64))
-    with np.errstate(all="ignore"):
-        shifted = v - np.max(v, axes, keepdims=True)
-        weights = np.exp(shifted)
-        total = np.sum(weights, axes, keepdims=True)
-        p = weights / total
-        e = np.minimum(data.bound(), 1e300)
-        finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
-        moved = e + np.max(np.where(p > 0, e, 0), axes, keepdims=True)
-        # exp() of a difference that was rounded, and an error of the sum.
-        rounding = EPSILON * (8 + finite) + sum_error(count) + EPSILON * np.sum(p * finite, axes, keepdims=True)
-        if node.op == "LogSoftmax":
-            y = shifted - np.log(total)
-            return result(y, data.type, moved if data.e is not None else None, rounding + 2 * EPSILON * np.abs(y))
-        moved = np.minimum(p * np.expm1(np.minimum(moved, 700)), 1)
-        return result(
-            p, data.type, moved if data.e is not None else None, p * rounding + np.isfinite(shifted) * 2.0**-140
-        )
+    shifted = v - np.max(v, axes, keepdims=True)
+    weights = np.exp(shifted)
+    total = np.sum(weights, axes, keepdims=True)
+    p = weights / total
+    e = np.minimum(data.bound(), 1e300)
+    finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
+    moved = e + np.max(np.where(p > 0, e, 0), axes, keepdims=True)
+    # exp() of a difference that was rounded, and an error of the sum.
+    rounding = EPSILON * (8 + finite) + sum_error(count) + EPSILON * np.sum(p * finite, axes, keepdims=True)
+    if node.op == "LogSoftmax":
+        y = shifted - np.log(total)
+        return result(y, data.type, moved if data.e is not None else None, rounding + 2 * EPSILON * np.abs(y))
+    moved = np.minimum(p * np.expm1(np.minimum(moved, 700)), 1)
+    return result(p, data.type, moved if data.e is not None else None, p * rounding + np.isfinite(shifted) * 2.0**-140)
 
 
 def exponentials(node: Node, scores: Value) -> tuple[Value, Value]:
     """exp(score - largest of the row), and the sum of these, one per row."""
     v, axes = scores.v, softmax_axes(node, len(scores.shape))
     count = int(np.prod([v.shape[a] for a in axes], dtype=np.int64))
-    with np.errstate(all="ignore"):
-        shifted = v - np.max(v, axes, keepdims=True)
-        weights = np.exp(shifted)
-        total = np.sum(weights, axes, keepdims=True)
-        finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
-        own = EPSILON * weights * (8 + finite) + np.isfinite(shifted) * 2.0**-140
-        own_total = sum_error(count) * total + np.sum(own, axes, keepdims=True)
-        if scores.e is None:
-            return result(weights, scores.type, None, own), result(total, scores.type, None, own_total)
-        e = np.minimum(scores.e, 1e300)
-        largest = np.max(np.where(weights > 0, e, 0), axes, keepdims=True)
-        moved = weights * np.expm1(np.minimum(e + largest, 700))
-        moved_total = np.sum(moved, axes, keepdims=True)
-        return result(weights, scores.type, moved, own), result(total, scores.type, moved_total, own_total)
+    shifted = v - np.max(v, axes, keepdims=True)
+    weights = np.exp(shifted)
+    total = np.sum(weights, axes, keepdims=True)
+    finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
+    own = EPSILON * weights * (8 + finite) + np.isfinite(shifted) * 2.0**-140
+    own_total = sum_error(count) * total + np.sum(own, axes, keepdims=True)
+    if scores.e is None:
+        return result(weights, scores.type, None, own), result(total, scores.type, None, own_total)
+    e = np.minimum(scores.e, 1e300)
+    largest = np.max(np.where(weights > 0, e, 0), axes, keepdims=True)
+    moved = weights * np.expm1(np.minimum(e + largest, 700))
+    moved_total = np.sum(moved, axes, keepdims=True)
+    return result(weights, scores.type, moved, own), result(total, scores.type, moved_total, own_total)
 
 
 def hardmax(node: Node, x: Inputs) -> Value:
@@ -270,36 +265,33 @@ def normalization(node: Node, x: Inputs) -> list[Value]:
     assert data is not None
     op, rank = node.op, len(data.shape)
     epsilon = float(np.float32(node.get("epsilon", 1e-5)))
-    with np.errstate(all="ignore"):
-        if op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
-            return _skip(node, x)
-        if op in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"):
-            axis = node.get("axis", -1)
-            axes = tuple(range(axis + rank if axis < 0 else axis, rank))
-            centered = op == "LayerNormalization"
-            y, error, inverse = standardized(data, axes, epsilon, centered)
-            outputs = [_scale_and_shift(data, y, error, _optional(x, 1), _optional(x, 2) if centered else None)]
-            if len(node.outputs) > 1:
-                mean = np.mean(data.v, axes, keepdims=True)
-                slack = np.mean(data.bound(), axes, keepdims=True) + 4 * EPSILON * np.mean(
-                    np.abs(data.v), axes, keepdims=True
-                )
-                inverses = result(
-                    inverse, data.type, inverse * np.max(error, axes, keepdims=True), 8 * EPSILON * inverse
-                )
-                outputs += [result(mean, data.type, slack), inverses] if centered else [inverses]
-            return outputs
-        if op == "InstanceNormalization":
-            y, error, _ = standardized(data, tuple(range(2, rank)), epsilon, True)
-            channels = (-1,) + (1,) * (rank - 2)
-            return [_scale_and_shift(data, y, error, _shaped(x[1], channels), _shaped(x[2], channels))]
-        if op == "GroupNormalization":
-            return [_group(node, x, epsilon)]
-        if op == "LpNormalization":
-            return [_lp(node, data)]
-        if op == "MeanVarianceNormalization":
-            axes = tuple(node.get("axes", [0, 2, 3]))
-            return [_mean_variance(data, axes)]
+    if op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+        return _skip(node, x)
+    if op in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"):
+        axis = node.get("axis", -1)
+        axes = tuple(range(axis + rank if axis < 0 else axis, rank))
+        centered = op == "LayerNormalization"
+        y, error, inverse = standardized(data, axes, epsilon, centered)
+        outputs = [_scale_and_shift(data, y, error, _optional(x, 1), _optional(x, 2) if centered else None)]
+        if len(node.outputs) > 1:
+            mean = np.mean(data.v, axes, keepdims=True)
+            slack = np.mean(data.bound(), axes, keepdims=True) + 4 * EPSILON * np.mean(
+                np.abs(data.v), axes, keepdims=True
+            )
+            inverses = result(inverse, data.type, inverse * np.max(error, axes, keepdims=True), 8 * EPSILON * inverse)
+            outputs += [result(mean, data.type, slack), inverses] if centered else [inverses]
+        return outputs
+    if op == "InstanceNormalization":
+        y, error, _ = standardized(data, tuple(range(2, rank)), epsilon, True)
+        channels = (-1,) + (1,) * (rank - 2)
+        return [_scale_and_shift(data, y, error, _shaped(x[1], channels), _shaped(x[2], channels))]
+    if op == "GroupNormalization":
+        return [_group(node, x, epsilon)]
+    if op == "LpNormalization":
+        return [_lp(node, data)]
+    if op == "MeanVarianceNormalization":
+        axes = tuple(node.get("axes", [0, 2, 3]))
+        return [_mean_variance(data, axes)]
     raise Unsupported(op)
 
 
@@ -387,11 +379,10 @@ def batch_normalization(node: Node, x: Inputs) -> Value:
         return (v[0] - v[3]) * (v[1] / np.sqrt(v[4] + epsilon)) + v[2]
 
     operands = [data, scale, shift, mean, variance]
-    with np.errstate(all="ignore"):
-        y = compute(*[o.v for o in operands])
-        factor = np.abs(scale.v / np.sqrt(variance.v + epsilon))
-        own = 4 * EPSILON * (np.abs(data.v) + np.abs(mean.v)) * factor + EPSILON * (np.abs(shift.v) + np.abs(y))
-        return result(y, data.type, corners(compute, operands), own)
+    y = compute(*[o.v for o in operands])
+    factor = np.abs(scale.v / np.sqrt(variance.v + epsilon))
+    own = 4 * EPSILON * (np.abs(data.v) + np.abs(mean.v)) * factor + EPSILON * (np.abs(shift.v) + np.abs(y))
+    return result(y, data.type, corners(compute, operands), own)
 
 
 REDUCTIONS = {

@@ -50,17 +50,16 @@ class Value(typing.NamedTuple):
 
 def kept(e: np.ndarray | None) -> np.ndarray | None:
     """None when all bounds are 0."""
-    return e if e is not None and np.any(e) else None
+    return e if e is not None and e.any() else None
 
 
 def deviation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """|a - b|; 0 for equal infinities and two NaN, inf where just one is NaN."""
-    with np.errstate(all="ignore"):
-        result = np.abs(a - b)
-        nan = np.isnan(result)
-        if nan.any():
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
-            result = np.where(nan, np.where(same, 0.0, np.inf), result)
+    result = np.abs(a - b)
+    nan = np.isnan(result)
+    if nan.any():
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        result = np.where(nan, np.where(same, 0.0, np.inf), result)
     return result
 
 
@@ -79,9 +78,8 @@ def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequenc
             continue
         ends = []
         for side in (-1, 1):
-            with np.errstate(all="ignore"):
-                # Beyond this, anything goes.
-                moved = x.v + side * np.minimum(x.e, _ANYTHING)
+            # Beyond this, anything goes.
+            moved = x.v + side * np.minimum(x.e, _ANYTHING)
             ends.append(deviation(function(*values[:i], moved, *values[i + 1 :]), center))
         total = total + np.maximum(*ends)
         open_ = np.isinf(x.e)
@@ -116,15 +114,15 @@ def moved_by_noise(x: Value) -> Value:
 
 def result(y: np.ndarray, kind: int, moved: np.ndarray | None = None, own: np.ndarray | float | None = None) -> Value:
     """What a layer computes: `y` in float32 (float64: as it is), `moved` by its operands, with an error of its own."""
-    y = np.asarray(y)
     if kind not in FLOATS:
-        return Value(y, kind, kept(moved))
-    y = y.astype(np.float64)
+        return Value(np.asarray(y), kind, kept(moved))
+    y = np.asarray(y, np.float64)
     e = moved
     if own is not None:
-        own = np.broadcast_to(np.abs(np.asarray(own, np.float64)), y.shape)
-        own = np.where(np.isnan(own) | np.isinf(own), 0.0, own)
+        own = np.abs(np.asarray(own, np.float64))
+        own = np.where(np.isfinite(own), own, 0.0)
         e = own if e is None else e + own
+        e = e if e.shape == y.shape else np.broadcast_to(e, y.shape)
     if _noise is not None:
         if e is not None:
             y = y + _noise.choice([-1.0, 1.0], y.shape) * np.where(np.isfinite(e), e, 0)
@@ -134,15 +132,14 @@ def result(y: np.ndarray, kind: int, moved: np.ndarray | None = None, own: np.nd
     v = round_to(y, "fp32")
     e = kept(e)
     if e is not None:
-        with np.errstate(all="ignore"):
-            e = np.where(e <= 1e250, e * 1.01, np.inf)
-            # Both this value and the other implementation's are rounded, by half a unit in the last place each.
-            e = np.where(e > 0, e + np.spacing(np.where(np.isfinite(v), np.abs(v), 0).astype(np.float32)), 0.0)
-            # Next to the largest float32, one order of summation overflows and another does not.
-            edge = np.abs(y) + e > FLOAT32_MAX
-            if edge.any():
-                edge &= (np.abs(y) - e < FLOAT32_MAX * (1 + EPSILON)) & np.isfinite(y) & (e > 0)
-                e = np.where(edge, np.inf, e)
+        e = np.where(e <= 1e250, e * 1.01, np.inf)
+        # Both this value and the other implementation's are rounded, by half a unit in the last place each.
+        e = np.where(e > 0, e + np.spacing(np.where(np.isfinite(v), np.abs(v), 0).astype(np.float32)), 0.0)
+        # Next to the largest float32, one order of summation overflows and another does not.
+        edge = np.abs(y) + e > FLOAT32_MAX
+        if edge.any():
+            edge &= (np.abs(y) - e < FLOAT32_MAX * (1 + EPSILON)) & np.isfinite(y) & (e > 0)
+            e = np.where(edge, np.inf, e)
     return Value(v, kind, e)
 
 
@@ -153,8 +150,7 @@ def rounded(x: Value, form: str) -> Value:
     v = round_to(x.v, form)
     if x.e is None:
         return Value(v, x.type)
-    with np.errstate(all="ignore"):
-        low, high = round_to(x.v - x.e, form), round_to(x.v + x.e, form)
+    low, high = round_to(x.v - x.e, form), round_to(x.v + x.e, form)
     e = np.maximum(deviation(low, v), deviation(high, v))
     return Value(v, x.type, kept(np.where(np.isinf(x.e), np.inf, e)))
 

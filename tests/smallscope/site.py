@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
@@ -22,6 +23,11 @@ Shape = Tuple[int, ...]
 
 class Unfit(Exception):
     """The form has no meaning for these shapes, or no such operator in this opset."""
+
+
+@functools.lru_cache(None)
+def _in_opset(op: str, opset: int) -> bool:
+    return onnx.defs.has(op, opset) and not onnx.defs.get_schema(op, opset).deprecated
 
 
 class Site:
@@ -117,9 +123,7 @@ class Site:
 
     def has(self, op: str, domain: str = "") -> bool:
         """The opset has the operator."""
-        if domain or op == "SimplifiedLayerNormalization":
-            return True
-        return onnx.defs.has(op, self.opset) and not onnx.defs.get_schema(op, self.opset).deprecated
+        return bool(domain) or op == "SimplifiedLayerNormalization" or _in_opset(op, self.opset)
 
     def node(
         self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attributes
