@@ -167,12 +167,14 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
   }
   if (copy_woven<Word>(in, out, outer, loops, dimension)) return;
   const std::size_t outer_rank = outer.sizes.size();
-  const std::int64_t whole = height / kTile;
+  // Rows of the input are far apart: where that leaves tasks enough, four cache lines of each are read while it is open.
+  const std::int64_t tile = height * product(outer.sizes, 0, outer_rank) >= 32 * kTile ? 4 * kTile : kTile;
+  const std::int64_t whole = height / tile;
   const auto run_tiles = [&](std::int64_t first, std::int64_t tiles, std::int64_t rows) {
     Loops tiled = outer;
     tiled.sizes.push_back(tiles);
-    tiled.in.push_back(kTile);
-    tiled.out.push_back(kTile * out_step);
+    tiled.in.push_back(tile);
+    tiled.out.push_back(tile * out_step);
     for_each_row(tiled, outer_rank + 1, width * rows * static_cast<std::int64_t>(sizeof(Word)),
                  [&](std::int64_t from, std::int64_t to) {
                    from += first;
@@ -193,8 +195,8 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
                    }
                  });
   };
-  run_tiles(0, whole, kTile);
-  if (height % kTile != 0) run_tiles(whole * kTile, 1, height % kTile);
+  run_tiles(0, whole, tile);
+  if (height % tile != 0) run_tiles(whole * tile, 1, height % tile);
 }
 
 template <typename Word>
