@@ -146,25 +146,65 @@ void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
   queue.rethrow();
 }
 
+namespace {
+
+/// Blocks [0, count) in one range for each thread. A thread that is done takes from the end of what another one has
+/// left: equal threads keep their shares, whose data are in their own caches, and nobody waits for a slow one.
+class SharedBlocks {
+ public:
+  SharedBlocks(std::int64_t count, int threads) : ranges_(static_cast<std::size_t>(threads)) {
+    for (std::int64_t t = 0; t < threads; ++t)
+      ranges_[static_cast<std::size_t>(t)].ends = pack(count * t / threads, count * (t + 1) / threads);
+  }
+  /// What a thread does; those of a team that got smaller do all.
+  void work(std::size_t thread, void (*call)(void*, std::int64_t), void* context) {
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      Range& range = ranges_[(thread + i) % ranges_.size()];
+      for (std::int64_t block; (block = i == 0 ? range.take_first() : range.take_last()) >= 0;) call(context, block);
+    }
+  }
+
+ private:
+  static std::uint64_t pack(std::int64_t begin, std::int64_t end) {
+    return static_cast<std::uint64_t>(begin) << 32 | static_cast<std::uint64_t>(end);
+  }
+  struct alignas(64) Range {  // A cache line each.
+    std::atomic<std::uint64_t> ends;
+    /// -1 when there is none left.
+    std::int64_t take_first() { return take(std::uint64_t{1} << 32, true); }
+    std::int64_t take_last() { return take(-std::uint64_t{1}, false); }
+
+   private:
+    std::int64_t take(std::uint64_t change, bool first) {
+      std::uint64_t known = ends.load(std::memory_order_relaxed);
+      while (known >> 32 < (known & UINT32_MAX))
+        if (ends.compare_exchange_weak(known, known + change, std::memory_order_relaxed))
+          return static_cast<std::int64_t>(first ? known >> 32 : (known & UINT32_MAX) - 1);
+      return -1;
+    }
+  };
+  std::vector<Range> ranges_;
+};
+
+}  // namespace
+
 void detail::run_blocks(std::int64_t blocks, void (*call)(void*, std::int64_t), void* context) {
   const int team = num_threads(), threads = static_cast<int>(std::min<std::int64_t>(team, blocks));
-  if (threads <= 1) {
+  if (threads <= 1 || blocks > UINT32_MAX) {
     for (std::int64_t block = 0; block < blocks; ++block) call(context, block);
     return;
   }
+  SharedBlocks shared(blocks, threads);
 #if defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
   // Always the whole team, even for few blocks: libgomp ends the threads that a smaller team leaves over, and starts
   // them anew for the next larger one.
-#pragma omp parallel for schedule(static) num_threads(team)
-  for (std::int64_t block = 0; block < blocks; ++block) call(context, block);
+#pragma omp parallel num_threads(team)
+  shared.work(static_cast<std::size_t>(omp_get_thread_num()), call, context);
 #else
   // ThreadSanitizer does not see the synchronization inside libgomp.
-  std::atomic<std::int64_t> next{0};
   std::vector<std::jthread> workers;
   for (int t = 0; t < threads; ++t)
-    workers.emplace_back([&] {
-      for (std::int64_t block; (block = next.fetch_add(1)) < blocks;) call(context, block);
-    });
+    workers.emplace_back([&, t] { shared.work(static_cast<std::size_t>(t), call, context); });
 #endif
 }
 

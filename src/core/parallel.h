@@ -1,4 +1,5 @@
-// Work split over threads, always into the same pieces: the result never depends on the number of threads.
+// Work split over threads, always into the same pieces: the result never depends on the number of threads, nor on who is
+// faster.
 #pragma once
 
 #include <cstddef>

@@ -37,6 +37,24 @@ TEST(Parallel, EveryIndexIsInOneRangeThatDoesNotDependOnThreads) {
   }
 }
 
+// The first index of every thread in turn takes as long as all others together.
+TEST(Parallel, NobodyWaitsForTheSlowestThread) {
+  constexpr std::int64_t kCount = 12;
+  const ScopedThreads scoped(2);
+  for (const std::int64_t slow : {std::int64_t{0}, kCount / 2}) {
+    std::atomic<std::int64_t> done = 0;
+    parallel_each(kCount, 1, [&](std::int64_t i) {
+      constexpr std::int64_t kPatience = 1 << 24;
+      for (std::int64_t n = 0; i == slow && done < kCount - 1 && n < kPatience; ++n) std::this_thread::yield();
+      if (i == slow) {
+        EXPECT_EQ(done, kCount - 1);
+      }
+      ++done;
+    });
+    EXPECT_EQ(done, kCount);
+  }
+}
+
 #if defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
 // libgomp ends threads that a smaller team leaves over. Starting them anew costs some 10 us each.
 TEST(Parallel, TheSameThreadsServeLoopsOfAllSizes) {

@@ -228,7 +228,6 @@ class PiecewiseConvolution final : public Kernel {
   struct Piece {
     std::shared_ptr<const Kernel> kernel;
     std::int64_t input, pixel, pixels, channel, channels;  ///< Elements, and positions of an image.
-    std::int64_t ahead;                                    ///< Values of the pieces ahead of this one.
   };
   struct Image {
     std::int64_t count, input, pixels, channels;  ///< Elements of an input; positions and channels of an output.
@@ -241,24 +240,14 @@ class PiecewiseConvolution final : public Kernel {
   std::string name() const override { return fmt::format("{} pieces, {}", pieces_.size(), pieces_[0].kernel->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto count = static_cast<std::int64_t>(pieces_.size()), all = image_.count * count;
-    const std::int64_t threads = std::min<std::int64_t>(num_threads(), all);
-    parallel_each(threads, 1, [&](std::int64_t thread) {
+    // Neighbors, which share weights, stay together.
+    parallel_each(all, 1, [&](std::int64_t i) {
       const ScopedThreads single(1);
-      for (std::int64_t i = 0; i < all; ++i)
-        if (thread_of(i, threads) == thread) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
+      run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
     });
   }
 
  private:
-  /// Neighbors, which share weights, stay together: each thread has those whose middle is in its part of all values.
-  std::int64_t thread_of(std::int64_t i, std::int64_t threads) const {
-    const auto count = static_cast<std::int64_t>(pieces_.size());
-    const std::int64_t all = image_.pixels * image_.channels;
-    const Piece& piece = pieces_[i % count];
-    const std::int64_t middle = i / count * all + piece.ahead + piece.pixels * piece.channels / 2;
-    return middle * threads / (image_.count * all);
-  }
-
   static Tensor at(const float* values) {  // The primitive knows its shape.
     return Tensor::borrow(DataType::kFloat32, {}, const_cast<float*>(values), nullptr);
   }
@@ -347,7 +336,6 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
   const std::int64_t width = (channels / split.blocks + 15) / 16 * 16;
   std::map<std::array<std::int64_t, 5>, std::shared_ptr<const Kernel>> made;
   std::vector<PiecewiseConvolution::Piece> pieces;
-  std::int64_t ahead = 0;
   for (std::int64_t channel = 0; channel < channels; channel += width)
     for (std::int64_t i = 0; i < split.stripes; ++i) {
       const std::int64_t row = out_rows * i / split.stripes;
@@ -372,8 +360,7 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
         kernel = primitive_kernel<dnnl::convolution_forward>(piece, d, cache, *desc);
       }
       pieces.push_back({kernel, begin * image_in / in_rows, row * pixels / out_rows,
-                        stripe.output[axis] * pixels / out_rows, channel, piece.output[1], ahead});
-      ahead += pieces.back().pixels * pieces.back().channels;
+                        stripe.output[axis] * pixels / out_rows, channel, piece.output[1]});
     }
   return std::make_unique<PiecewiseConvolution>(
       std::move(pieces), PiecewiseConvolution::Image{spec.input[0], image_in, pixels, channels}, bounds);
