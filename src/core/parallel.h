@@ -1,5 +1,4 @@
-// Work split over threads, always into the same pieces: the result never depends on the number of threads, nor on who is
-// faster.
+// Work split over threads, always into the same pieces: no result depends on how many threads there are, or how fast.
 #pragma once
 
 #include <cstddef>

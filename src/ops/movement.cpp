@@ -167,7 +167,7 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
   }
   if (copy_woven<Word>(in, out, outer, loops, dimension)) return;
   const std::size_t outer_rank = outer.sizes.size();
-  // Rows of the input are far apart: where that leaves tasks enough, four cache lines of each are read while it is open.
+  // Rows of the input are far apart: with tasks enough, four cache lines of each are read while its page is open.
   const std::int64_t tile = height * product(outer.sizes, 0, outer_rank) >= 32 * kTile ? 4 * kTile : kTile;
   const std::int64_t whole = height / tile;
   const auto run_tiles = [&](std::int64_t first, std::int64_t tiles, std::int64_t rows) {
