@@ -9,3 +9,9 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+
+# Where qemu is, tests run and are listed as on any machine.
+find_program(ULPSCOPE_QEMU NAMES qemu-aarch64-static qemu-aarch64)
+if(ULPSCOPE_QEMU)
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${ULPSCOPE_QEMU} -L ${CMAKE_SYSROOT})
+endif()
