@@ -17,6 +17,7 @@ import difflib
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -154,6 +155,14 @@ def _told(output: str, files: dict[str, Ranges]) -> list[str]:
     return result
 
 
+def _headers_of_gcc() -> list[str]:
+    """Where GCC has omp.h, which pip's clang-tidy comes without; behind all other folders."""
+    if shutil.which("g++") is None:
+        return []
+    folder = pathlib.Path(_run("g++", "-print-file-name=include").stdout.strip())
+    return [f"--extra-arg=-idirafter{folder}"] if (folder / "omp.h").exists() else []
+
+
 def _tidy(files: dict[str, Ranges], build: pathlib.Path) -> list[str]:
     if not (build / "compile_commands.json").exists():
         print(f"[lint] no compile_commands.json in {build}: clang-tidy was left out")
@@ -166,7 +175,7 @@ def _tidy(files: dict[str, Ranges], build: pathlib.Path) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "compile_commands.json").write_text(json.dumps([known[path] for path in chosen]))
         for path in chosen[:TIDIED]:
-            done = _run(TOOLS / "clang-tidy", "--quiet", "-p", folder, path)
+            done = _run(TOOLS / "clang-tidy", "--quiet", "-p", folder, *_headers_of_gcc(), path)
             found += _told(done.stdout, files)
     return found
 
