@@ -171,11 +171,11 @@ def _tidy(files: dict[str, Ranges], build: pathlib.Path) -> list[str]:
     chosen = [path for path in files if path in known and path.startswith(("src/", "cli/")) and path.endswith(".cpp")]
     if len(chosen) > TIDIED:
         print(f"[lint] clang-tidy looks at {TIDIED} of {len(chosen)} changed sources")
-    found = []
+    found, headers = [], _headers_of_gcc()
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "compile_commands.json").write_text(json.dumps([known[path] for path in chosen]))
         for path in chosen[:TIDIED]:
-            done = _run(TOOLS / "clang-tidy", "--quiet", "-p", folder, *_headers_of_gcc(), path)
+            done = _run(TOOLS / "clang-tidy", "--quiet", "-p", folder, *headers, path)
             found += _told(done.stdout, files)
     return found
 

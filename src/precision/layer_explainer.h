@@ -96,6 +96,7 @@ class LayerExplainer {
   /// lost.
   bool is_mask(std::size_t operand) const;
   void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const;
+
   const Specialization& spec_;
   const Network& network_;
   const Layer& layer_;
